@@ -1,8 +1,6 @@
 import math
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -103,16 +101,6 @@ def test_never_faster_than_the_peak(m, k, n, temperature):
     assert float(smooth_product(unit, float(m), k, n, temperature)) >= 2 * m * k * n / 3.1e14 * (1 - 1e-5)
 
 
-def test_smooth_counts_tend_to_the_exact_ones():
-    unit = unit_of()
-    exact = float(unit.product_time(17.0, 4096.0, 5000.0))
-    gaps = [abs(float(unit.product_time(17.0, 4096.0, 5000.0, temperature=t)) / exact - 1) for t in (0.3, 1e-2, 1e-4)]
-    assert gaps[0] > gaps[1] > gaps[2]
-    assert gaps[2] < 1e-3
-    traced = jax.jit(lambda t: unit.product_time(17.0, 4096.0, 5000.0, temperature=t))(0.0)
-    assert float(traced) == pytest.approx(exact, rel=1e-6)
-
-
 @pytest.mark.parametrize(("m", "k", "n", "temperature"), [(3.3, 4100.0, 6100.0, 0.0), (150.0, 1700.0, 3100.0, 0.2)])
 def test_gradient(m, k, n, temperature, check_gradient):
     unit = unit_of(PACKED, coefficients(), widths=(4.0, 16.0))
@@ -121,17 +109,3 @@ def test_gradient(m, k, n, temperature, check_gradient):
         check_gradient(lambda both: timed(*both), (unit, m, k, n, 11.0), step=1e-6)
     else:
         check_gradient(lambda u: timed(u, m, k, n, 11.0), unit, step=1e-6)
-
-
-def test_batches_and_one_trace(jit_once):
-    m, k, n = (np.array(sizes, float) for sizes in zip(*SHAPES))
-    once = jit_once(lambda u, m: u.product_time(m, k, n))
-    for peak in (1e14, 3e14):
-        unit = unit_of(peak_flops_per_s=peak)
-        alone = [float(unit.product_time(*shape)) for shape in SHAPES]
-        np.testing.assert_allclose(once(unit, m), alone, rtol=1e-4)
-    units = jax.tree.map(
-        lambda *leaves: jnp.stack(jnp.broadcast_arrays(*leaves)), unit_of(), unit_of(coefficients(launch_s=1e-6))
-    )
-    times = jax.vmap(lambda u: gemm_time(u, 7.0, 4096.0, 4096.0))(units)
-    assert float(times[0] - times[1]) == pytest.approx(3e-6, rel=1e-3)

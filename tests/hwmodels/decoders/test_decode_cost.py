@@ -1,6 +1,5 @@
 import dataclasses
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,7 +36,6 @@ UNITS = Decoder(
     kind="unary",
     place="dma",
 )
-LEAVES = [field.name for field in dataclasses.fields(UNITS) if field.name not in ("kind", "place")]
 read = jax.jit(read_time, static_argnames="combination")
 
 
@@ -126,13 +124,3 @@ def test_gradients(check_gradient, combination):
 
     # The latency is long, so that its gradient is not lost beside the others.
     check_gradient(total, (dataclasses.replace(UNITS, latency_cycles=9e5), 3e9, code_bits, memory_s, 2.0))
-
-
-def test_one_trace_and_batches():
-    @jax.jit
-    @chex.assert_max_traces(n=1)
-    def total(device, decoded_bytes, code_bits, memory_s, temperature):
-        return read_time(device, decoded_bytes, code_bits, memory_s, temperature=temperature).total_s
-
-    for i, name in enumerate(LEAVES):
-        total(dataclasses.replace(UNITS, **{name: getattr(UNITS, name) * 1.1}), 3e9 + i, 3.0, 0.1, 0.1)

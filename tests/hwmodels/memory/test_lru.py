@@ -168,20 +168,6 @@ def test_gradient(check_gradient):
     check_gradient(function, at)
 
 
-def test_batches_broadcast_and_new_values_do_not_retrace(jit_once):
-    popularity = zipf_popularity(jnp.array([0.0, 0.7, 1.9]), 0.4, num_items=14)
-    capacities = jnp.array([[-1.0], [3.3], [13.999], [20.0]])
-    together = hit_rate(popularity, capacities)
-    assert together.shape == (4, 3)
-    mapped = jax.vmap(jax.vmap(rate, (0, None)), (None, 0))(popularity, capacities[:, 0])
-    np.testing.assert_allclose(together, mapped, rtol=1e-5)
-    traced = jit_once(jax.value_and_grad(rate, argnums=(0, 1)))
-    for i, capacity in enumerate((0.0, 3.3, 14.0)):
-        value, gradients = traced(popularity[1], capacity)
-        assert float(value) == pytest.approx([0, float(together[1, 1]), 1][i], rel=1e-5)
-        assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
-
-
 def exact_inclusion(shares, draws):
     """P(item is among the draws), summed over all sequences of draws without replacement."""
     inclusion = np.zeros(len(shares))

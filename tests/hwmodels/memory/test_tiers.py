@@ -106,21 +106,3 @@ def test_gradient_at_sizes_and_capacities_of_zero(check_at_ends):
     ]
     columns = [jnp.array(column, float) for column in zip(*cases)]
     check_at_ends(weighted, tuple(columns[:2]), tuple(columns[2:]))
-
-
-def test_batches_broadcast_and_new_values_do_not_retrace(jit_once):
-    scale = jnp.array([1.0, 3.0, 0.4, 2.0])
-    batch = [jax.tree.map(lambda leaf: leaf * scale, tier) for tier in (NEAR, FAR)]
-    sizes = jnp.array([6.5, 9.0, 5.0])
-
-    def function(tiers):
-        return place_in_order(tiers, sizes, order=(2, 0, 1))
-
-    together, mapped = function(batch), jax.vmap(function)(batch)
-    assert together.stored_bytes.shape == (4, 3, 2)
-    for one, other in zip(jax.tree.leaves(together), jax.tree.leaves(mapped)):
-        np.testing.assert_allclose(one, other, rtol=1e-6)
-    traced = jit_once(function)
-    for i in range(4):
-        alone = traced([jax.tree.map(lambda leaf, i=i: leaf[i], tier) for tier in batch])
-        np.testing.assert_allclose(alone.stored_bytes, together.stored_bytes[i], rtol=1e-6)

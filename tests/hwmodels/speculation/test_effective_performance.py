@@ -1,17 +1,15 @@
 """Effective performance: a case by hand, the paper's limits, both readings of Eq. (14), switching against summing by steps."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from effective_performance_samples import ACCEPTED, CONTEXTS, DRAFT_S, GRID, LAW, LENGTHS, TOKEN_S, VERIFY_S, generate
+from effective_performance_samples import ACCEPTED, DRAFT_S, GRID, LAW, LENGTHS, VERIFY_S
 
 from hwmodels.speculation.verification_length import (
     acceptance_rate,
     decide,
     discounted_performance,
     effective_performance,
-    generation_time,
     primary_performance,
 )
 from hwmodels.step.roofline_cases import (
@@ -87,32 +85,3 @@ def test_gradients(check_gradient):
         return sum(jnp.sum(jnp.sin(found.by_length)) + found.above_ridge for found in forms)
 
     check_gradient(mixed, (ACCEPTED, DRAFT_S / 10, jnp.asarray(5.3)))
-
-
-@pytest.mark.device_matrix
-def test_mapped_and_compiled_once(jit_once):
-    @jit_once
-    def speedup(accepted, ridge):
-        return jax.vmap(lambda a, r: mixed_speedup(LENGTHS, a, ratio=0.2, ridge=r))(accepted, ridge)
-
-    batch = jnp.stack([ACCEPTED, 0.9 * ACCEPTED, ACCEPTED**0.5])
-    for ridges in (jnp.array([3.0, 5.0, 9.0]), jnp.array([2.0, 4.0, 16.0])):
-        found = speedup(batch, ridges)
-        direct = mixed_speedup(LENGTHS, batch, ratio=0.2, ridge=ridges)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), found, direct)
-
-    @jit_once
-    def total(token_s, first, tokens):
-        return generation_time(CONTEXTS, token_s, first_context=first, tokens=tokens).total_s
-
-    for factor, first, tokens in ((1.0, 150.0, 2500.0), (0.5, 20.0, 300.0)):
-        expected = generate(factor * TOKEN_S, first, tokens).total_s
-        assert float(total(factor * TOKEN_S, first, tokens)) == pytest.approx(float(expected), rel=1e-6)
-
-    @jit_once
-    def choose(accepted, step):
-        return jax.vmap(lambda s: decide(LENGTHS, accepted / (VERIFY_S + DRAFT_S), s))(step)
-
-    for steps in (jnp.array([4.0, 10.0]), jnp.array([9.0, 1.0])):
-        direct = decide(LENGTHS, jnp.stack([ACCEPTED / (VERIFY_S + DRAFT_S)] * 2), steps)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), choose(ACCEPTED, steps), direct)

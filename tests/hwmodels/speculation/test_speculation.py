@@ -1,7 +1,6 @@
 import dataclasses
 import itertools
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -121,27 +120,6 @@ def test_perfect_free_draft_gains_every_token_where_memory_binds(workload):
 
 
 @pytest.mark.device_matrix
-def test_speedup_by_its_definition(small, toy_device, workload, footprint):
-    result = jitted_result_of(toy_device, small, workload, footprint, CONDITIONAL)
-    bf16 = chain_cost(toy_device, small, workload, uniform_footprint(16), 0).total_s
-    stored = chain_cost(toy_device, small, workload, footprint, 0).total_s
-    three = chain_cost(toy_device, small, workload, footprint, 3).total_s
-    tokens = 1 + 0.9 + 0.9 * 0.75 + 0.9 * 0.75 * 0.8
-    np.testing.assert_allclose(result.draft_lengths, np.arange(5))
-    np.testing.assert_allclose(result.speedup_vs_bf16_ar[3], bf16 / (three / tokens), rtol=1e-6)
-    np.testing.assert_allclose(result.speedup_vs_stored_ar[3], stored / (three / tokens), rtol=1e-6)
-    np.testing.assert_allclose([result.ar_bf16_s, result.ar_stored_s], [bf16, stored], rtol=1e-6)
-
-
-@pytest.mark.device_matrix
-def test_not_to_speculate_is_decoding_in_the_stored_format(small, toy_device, workload, footprint):
-    result = jitted_result_of(toy_device, small, workload, footprint, CONDITIONAL)
-    assert float(result.tokens_per_cycle[0]) == 1
-    assert float(result.speedup_vs_stored_ar[0]) == pytest.approx(1.0, rel=1e-6)
-    assert float(result.speedup_vs_bf16_ar[0]) == pytest.approx(float(result.ar_bf16_s / result.ar_stored_s), rel=1e-6)
-
-
-@pytest.mark.device_matrix
 @settings(deadline=None, max_examples=15)
 @given(st.lists(st.floats(0.0, 1.0), min_size=3, max_size=3), st.lists(st.floats(0.0, 1.0), min_size=3, max_size=3))
 def test_a_higher_acceptance_never_lowers_the_speedup(low, other):
@@ -189,17 +167,6 @@ def test_logits_choose_the_draft_length(small, toy_device, workload, footprint):
 def test_acceptance_needs_positions(small, toy_device, workload, footprint, conditional):
     with pytest.raises(ValueError, match=r"has shape .*; it needs a last axis of >= 1 positions"):
         jitted_result_of(toy_device, small, workload, footprint, conditional)
-
-
-@pytest.mark.device_matrix
-def test_jit_vmap_and_no_retrace(small, toy_device, workload, footprint, jit_once):
-    traced = jit_once(jax.vmap(result_of, (0, None, None, None, None)))
-    devices = jax.tree.map(lambda leaf: leaf * jnp.array([1.0, 3.0]), toy_device)
-    for factor in (1.0, 0.7):
-        conditional = jnp.array(CONDITIONAL) * factor
-        results = traced(devices, small, workload, footprint, conditional)
-        alone = jitted_result_of(toy_device, small, workload, footprint, conditional)
-        chex.assert_trees_all_close(jax.tree.map(lambda leaf: leaf[0], results), alone, rtol=1e-5)
 
 
 @pytest.mark.device_matrix

@@ -5,17 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxspec.compress.knobs import Knobs
-from jaxspec.compress.kv import compress_cache, prepare_kv, round_kv_to_float16, rounded_kv
+from jaxspec.compress.kv import round_kv_to_float16, rounded_kv
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.compress.schemes.huffman import gaussian_patterns
 from jaxspec.formats.patterns import BFLOAT16, FLOAT16
 from jaxspec.models import DecoderConfig
-from jaxspec.models.kv_cache import KVCache
-from jaxspec.testing.schemes import hard_kv
 
 LAYERS, BATCH, HEADS, DIM, SLOTS = 2, 3, 2, 5, 7
-COLUMNS = HEADS * DIM
 SCHEME = SCHEMES["cassandra1"].of_dtype("float16")
 SHAPE = DecoderConfig(
     vocab_size=31,
@@ -30,28 +26,6 @@ SHAPE = DecoderConfig(
 every_scheme = pytest.mark.parametrize("scheme", SCHEMES.values(), ids=lambda scheme: scheme.name)
 
 
-def kv_knobs(prune, cut_bits):
-    values = {
-        "weight_prune": jnp.zeros((LAYERS, 7)),
-        "weight_cut_bits": jnp.zeros((LAYERS, 7)),
-        "kv_prune": jnp.asarray(prune),
-        "kv_cut_bits": jnp.asarray(cut_bits),
-    }
-    return Knobs(values=values, draft_length_logits=jnp.zeros(3), scheme=SCHEME)
-
-
-def a_cache(draw):
-    stored = lambda shape: jnp.asarray(np.asarray(draw(size=shape)).astype(np.float16).astype(np.float32))
-    return KVCache(key=stored((LAYERS, BATCH, HEADS, DIM, SLOTS)), value=stored((LAYERS, BATCH, HEADS, SLOTS, DIM)))
-
-
-def rows_of(cache):
-    """Keys and values of each token: "layer part batch slot column"."""
-    key = np.asarray(cache.key).transpose(0, 1, 4, 2, 3).reshape(LAYERS, BATCH, SLOTS, COLUMNS)
-    value = np.asarray(cache.value).transpose(0, 1, 3, 2, 4).reshape(LAYERS, BATCH, SLOTS, COLUMNS)
-    return np.stack([key, value], axis=1)
-
-
 def test_the_targets_codec_rounds_to_float16_also_where_a_program_undoes_it(jit):
     # From subnormal numbers of float16, over ties, to what is beyond its largest, of either sign.
     rng = np.random.default_rng(3)
@@ -63,25 +37,6 @@ def test_the_targets_codec_rounds_to_float16_also_where_a_program_undoes_it(jit)
     assert found.dtype == jnp.float32
     np.testing.assert_array_equal(np.asarray(found).view(np.uint32), expected.view(np.uint32))
     assert (expected != np.asarray(rounded_kv(SHAPE)(jnp.asarray(x)))).mean() > 0.5
-
-
-@pytest.mark.scheme_matrix
-def test_compressed_kv_by_loops_in_and_out_of_decoding(jit):
-    # Small values too: float16 has 5 bits of exponent, so that many of them are subnormal.
-    rng = np.random.default_rng(4)
-    cache = a_cache(lambda size: rng.standard_normal(size) * 2.0 ** rng.integers(-22, 14, size))
-    knobs = kv_knobs([0.3, 0.0], [9.0, 10.0])
-    prepared = jit(lambda cache, knobs: hard_kv(prepare_kv(SCHEME, cache), knobs).cache)(cache, knobs)
-    in_loop = jit(compress_cache)(cache, knobs)
-    rows = rows_of(cache)
-    expected = np.zeros_like(rows)
-    for index in np.ndindex(rows.shape[:-1]):
-        cut, pruned = ((9, 3), (10, 0))[index[0]]
-        kept = np.argsort(np.argsort(np.abs(rows[index]), kind="stable")) >= pruned
-        bits = rows[index].astype(np.float16).view(np.uint16) >> cut << cut
-        expected[index] = np.where(kept, bits.view(np.float16), 0)
-    for found in (prepared, in_loop):
-        np.testing.assert_array_equal(rows_of(found), expected)
 
 
 @pytest.mark.scheme_matrix

@@ -1,4 +1,3 @@
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -77,12 +76,3 @@ def test_round_trip(codec, form, seed, largest):
     found = unpack(words, width=width, count=count)
     np.testing.assert_array_equal(found, values & dtype((1 << width) - 1))
     assert found.dtype == jnp.uint16
-
-
-@pytest.mark.scheme_matrix
-def test_under_vmap(jit):
-    values = np.random.default_rng(3).integers(1 << 6, size=(3, 45)).astype(np.uint8)
-    words = jit(jax.vmap(lambda row: bit_packing.pack(row, width=6)))(jnp.asarray(values))
-    assert words.tolist() == [words_in_plain_python(row, 6) for row in values]
-    found = jit(jax.vmap(lambda row: bit_packing.unpack(row, width=6, count=45)))(words)
-    np.testing.assert_array_equal(found, values)

@@ -80,18 +80,6 @@ def test_patterns_survive_bit_for_bit(jit):
     np.testing.assert_array_equal(back, np.where(mask, floats.view(np.uint32), 0))
 
 
-def test_rows_under_vmap_and_jit_as_in_one_call():
-    mask = jnp.asarray(random_mask((5, 23), 0.5, 4))
-    values = jnp.arange(115).reshape(5, 23)
-    together = bitmap.sparsify(values, mask, capacity=11)
-    apart = jax.jit(jax.vmap(lambda v, m: bitmap.sparsify(v, m, capacity=11)))(values, mask)
-    for one, other in zip(together, apart):
-        np.testing.assert_array_equal(one, other)
-    np.testing.assert_array_equal(
-        jax.vmap(bitmap.desparsify)(apart.values, mask), bitmap.desparsify(together.values, mask)
-    )
-
-
 def test_bits_by_hand():
     # Two rows of 13 values: 2 bytes each. With blocks of 5, three offsets per row, each able to hold 13: 4 bits.
     assert bitmap.num_bits((2, 13)) == 2 * 16
@@ -117,15 +105,3 @@ def test_gradient_of_expected_bits(check_gradient):
     weights = jnp.array([1.0, -0.3, 2.0])
     function = lambda x: jnp.sum(weights * bitmap.expected_bits(x["prune"], x["bits"], block_size=7) ** 2)
     check_gradient(function, at, side={"prune": jnp.array([1, 0, -1]), "bits": jnp.zeros(3)})
-
-
-def test_cheapest_index_by_hand():
-    # H(½) = 1, H(¼) = ½ + ¾ log2(4/3), both ends 0.
-    expected = [0, 0.25 * 2 + 0.75 * math.log2(4 / 3), 1, 0.25 * 2 + 0.75 * math.log2(4 / 3), 0]
-    np.testing.assert_allclose(
-        bitmap.cheapest_index_bits(jnp.array([0.0, 0.25, 0.5, 0.75, 1.0])), expected, rtol=1e-6, atol=0
-    )
-    # Close to an end: H(d) = d log2(e/d) but for a share of d/2.
-    np.testing.assert_allclose(
-        bitmap.cheapest_index_bits(jnp.float32(1e-6)), 1e-6 * math.log2(math.e / 1e-6), rtol=1e-5
-    )

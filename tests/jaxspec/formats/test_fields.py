@@ -6,8 +6,6 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from jaxspec.formats import fields
 from jaxspec.formats.patterns import to_bits
@@ -33,14 +31,6 @@ def entropy(values):
     return -np.sum(share * np.log2(share))
 
 
-@st.composite
-def partitions(draw):
-    """Any division of 8, 16 or 32 bits."""
-    total = draw(st.sampled_from([8, 16, 32]))
-    cuts = draw(st.sets(st.integers(1, total - 1), max_size=5))
-    return tuple(int(width) for width in np.diff([0, *sorted(cuts), total]))
-
-
 def test_fields_by_hand():
     # -1.40625 = -(1 + 13/32) = -(1 + 52/128), exponent 0 + 127 = 0x7F.
     bits = to_bits(jnp.asarray(-1.40625, jnp.bfloat16))
@@ -63,26 +53,6 @@ def test_merging_undoes_splitting_of_all_patterns(text):
     expected = np.transpose([as_text(pattern, widths) for pattern in some])
     for part, column in zip(parts, expected):
         np.testing.assert_array_equal(part[::331], column)
-
-
-@pytest.mark.scheme_matrix
-@settings(max_examples=20)
-@given(
-    widths=partitions(),
-    shape=st.sampled_from([(), (0,), (1,), (7,), (2, 0, 3), (3, 5)]),
-    seed=st.integers(0, 2**32 - 1),
-)
-def test_any_partition_and_shape(widths, shape, seed):
-    total = sum(widths)
-    bits = np.random.default_rng(seed).integers(1 << total, size=shape, dtype=f"uint{total}")
-    parts = fields.split(jnp.asarray(bits), widths)
-    assert len(parts) == len(widths)
-    assert all(part.shape == shape and np.all(np.asarray(part) < 1 << width) for part, width in zip(parts, widths))
-    merged = fields.merge(parts, widths)
-    assert merged.dtype == bits.dtype
-    np.testing.assert_array_equal(merged, bits)
-    for index in list(np.ndindex(shape))[:3]:
-        assert [int(part[index]) for part in parts] == as_text(bits[index], widths)
 
 
 def test_widths_are_read_from_text():

@@ -1,4 +1,3 @@
-import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 
 from jaxspec.formats import huffman_streams
 from jaxspec.formats.huffman import code_lengths, code_of_lengths
-from jaxspec.formats.huffman_streams import HuffmanStreams, code_of_symbols
+from jaxspec.formats.huffman_streams import code_of_symbols
 
 pytestmark = pytest.mark.scheme_matrix
 
@@ -98,25 +97,6 @@ def test_symbols_of_16_bits_and_codewords_of_16_bits(encode_streams, decode_stre
     np.testing.assert_array_equal(decode_streams(streams, huffman_streams.entries(code), num_symbols=51).pairs, symbols)
 
 
-def test_lanes_grow_with_the_tensor():
-    assert [huffman_streams.num_lanes(n) for n in (0, 1, 8191, 8192, 50_000, 1 << 22, 1 << 40)] == [
-        1,
-        1,
-        1,
-        2,
-        8,
-        1024,
-        1024,
-    ]
-    # A lane always has its 4096 symbols, and never the 2^16 words that its stored count could not tell.
-    for n in np.random.default_rng(2).integers(1, 1 << 22, size=200).tolist():
-        lanes = huffman_streams.num_lanes(n)
-        assert n // lanes >= 4096 or lanes == 1
-        assert 2 * huffman_streams.num_steps(n, lanes) * 12 / 32 < 1 << 16
-    assert huffman_streams.num_steps(0, 4) == 0
-    assert [huffman_streams.num_steps(n, 4) for n in (1, 8, 9)] == [1, 1, 2]
-
-
 @pytest.mark.parametrize("skew", [False, True])
 def test_every_bfloat16_pattern(jit, encode_streams, skew):
     """All exponents with all signs and mantissas; and all of them once more among many of one exponent."""
@@ -135,17 +115,6 @@ def test_every_bfloat16_pattern(jit, encode_streams, skew):
     # As values: NaN payloads, infinities, signed zeros and subnormal values have their bits.
     values = np.asarray(found.pairs).reshape(-1).view("<u2").view(ml_dtypes.bfloat16)
     assert values.tobytes() == patterns.tobytes()
-
-
-def test_under_vmap(jit, small_code):
-    symbols = np.random.default_rng(4).integers(4, size=(3, 29)).astype(np.uint8)
-    streams = jit(jax.vmap(lambda row: huffman_streams.encode(row, small_code, lanes=2)))(jnp.asarray(symbols))
-    for row, words, counts in zip(symbols, streams.words, streams.word_counts):
-        assert by_lane(HuffmanStreams(words, counts)) == streams_in_plain_python(row, small_code, 2)
-    table = huffman_streams.entries(small_code)
-    found = jit(jax.vmap(lambda stream: huffman_streams.decode(stream, table, num_symbols=29)))(streams)
-    np.testing.assert_array_equal(found.pairs, symbols)
-    assert found.complete.tolist() == [True] * 3
 
 
 def test_the_expected_size_is_the_mean_of_exact_ones():

@@ -181,17 +181,6 @@ def test_unpack_is_the_inverse_of_pack(most, seed):
         np.testing.assert_array_equal(restored, np.where(np.arange(stream.size) < 3 * blocks, stream, 0))
 
 
-def test_tensors_under_vmap():
-    rng = np.random.default_rng(9)
-    group_bits = jnp.asarray(rng.integers(0, 9, size=(3, 3, 23)) * np.array([[1], [2], [0]]))
-    streams = tuple(jnp.asarray(rng.integers(256, size=(3, size)), jnp.uint8) for size in SIZES)
-    together = jax.vmap(there_and_back)(group_bits, streams)
-    for i in range(3):
-        alone = there_and_back(group_bits[i], tuple(stream[i] for stream in streams))
-        for one, other in zip(jax.tree.leaves(together), jax.tree.leaves(alone)):
-            np.testing.assert_array_equal(one[i], other)
-
-
 def test_expected_bits_are_the_mean_of_the_exact_ones():
     # Many tensors of random sizes, several blocks each. The standard error is 1.1 bits; as streams end at whole bits, a
     # block's padding is half a bit less than half a block.

@@ -109,12 +109,3 @@ def test_bits_of_a_quantized_matrix_are_those_of_its_registers():
     # 1152 bits to a super-group: a register of codes and eight scales.
     assert tile_layout.num_bits(quantized) == registers.size * 8 + quantized.groups.scales.size * 16
     assert quantized.groups.scales.size == 8 * registers.shape[0]
-
-
-@pytest.mark.scheme_matrix
-def test_vmap_is_the_whole():
-    matrices = np.random.default_rng(11).normal(0.1, 1, (3, 40, 33)).astype(np.float32)
-    batched = jax.vmap(encode)(jnp.asarray(matrices))
-    whole = encode(jnp.asarray(matrices))
-    np.testing.assert_array_equal(batched.groups.codes, whole.groups.codes)
-    np.testing.assert_array_equal(jax.vmap(decode)(batched), decode(whole))

@@ -145,28 +145,6 @@ def test_a_stream_that_does_not_fit_says_so_and_keeps_its_start():
     assert encode(symbols, codebook, capacity_bytes=0).num_bits == whole.num_bits
 
 
-def test_streams_of_rows_under_vmap(jit):
-    symbols = jnp.asarray(gaussian_exponents(4, rows=3, columns=45), jnp.uint8)
-    codebooks = jit(jax.vmap(build_codebook))(jit(weighted_counts)(symbols, jnp.ones(symbols.shape)))
-    one = lambda row, codebook: encode(row, codebook, capacity_bytes=40)
-    rows, one = jit(jax.vmap(one))(symbols, codebooks), jit(one)
-    for i in range(3):
-        alone = one(symbols[i], jax.tree.map(lambda x, i=i: x[i], codebooks))
-        np.testing.assert_array_equal(rows.data[i], alone.data)
-        assert rows.num_bits[i] == alone.num_bits
-
-
-def test_bits_are_exact_up_to_the_longest_stream_and_never_wrap_around():
-    # Equal counts rank by value, so that symbol 255 takes 256 bits: 2**23 of them would be 2**31 bits.
-    codebook = build_codebook(jnp.ones(NUM_SYMBOLS))
-    symbols = jnp.full(2**23 + 77, 255, jnp.uint8)
-    bits = jax.jit(encoded_bits)
-    assert int(bits(symbols[: 2**23 - 999], codebook)) == 256 * (2**23 - 999)
-    assert int(bits(symbols, codebook)) == 2**31 - 1
-    # 2**24 and some would have come round to a small positive number.
-    assert int(bits(jnp.concatenate([symbols, symbols]), codebook)) == 2**31 - 1
-
-
 def test_mean_length_by_hand():
     # Lengths 1 (five times), 2 (three times), 3 (once).
     counts = counts_of(3, 1, 5)

@@ -171,15 +171,3 @@ def test_a_damaged_stream_is_reported(decoder, what, stream, size, found):
     decoded = decoder(stream, REVERSED._replace(size=jnp.int32(size)), num_symbols=3)
     assert np.asarray(decoded.symbols).tolist() == found
     assert not decoded.complete
-
-
-@pytest.mark.parametrize("decoder", [DECODERS["chunks of 8"], DECODERS["3 lanes"]])
-def test_streams_of_rows_under_vmap(decoder):
-    # Rows whose streams differ in length, the last one short of a codeword.
-    rows = [np.random.default_rng(row).integers(1 + 30 * row, size=21) for row in range(4)]
-    streams = [stream_of_ranks(ranks) for ranks in [*rows[:3], rows[3][:-1]]]
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *streams)
-    decoded = jax.vmap(lambda stream: decoder(stream, REVERSED, num_symbols=21))(stacked)
-    np.testing.assert_array_equal(decoded.symbols[:3], 255 - np.stack(rows[:3]))
-    np.testing.assert_array_equal(decoded.symbols[3], [*(255 - rows[3][:-1]), 0])
-    assert np.asarray(decoded.complete).tolist() == [True, True, True, False]

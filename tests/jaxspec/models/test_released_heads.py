@@ -294,18 +294,6 @@ def test_a_target_gives_the_inputs_of_the_layers_asked_for(target):
     np.testing.assert_array_equal(result.inner[..., 2 * H :], result.hidden)
 
 
-def test_ends_that_equal_the_targets_are_the_targets(target, tmp_path):
-    raw, tensors, _ = eagle3_of_specforge(target)
-    raw |= {"hidden_size": H}
-    tensors = third_tensors("midlayer.", H, VOCAB)
-    ends = {"embed_tokens.weight": "embed", "lm_head.weight": "lm_head"}
-    tensors |= {name: np.asarray(target.params[own], ml_dtypes.bfloat16) for name, own in ends.items()}
-    draft, params = make_draft(written(tmp_path / "head", raw, tensors), target)
-    assert not {"embed", "lm_head"} & set(params.head)
-    own = sum(value.size for name, value in tensors.items() if name not in ends)
-    assert draft.num_parameters(params) == own
-
-
 @pytest.mark.parametrize(
     ("change", "tensor", "message"),
     [

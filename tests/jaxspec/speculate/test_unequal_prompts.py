@@ -159,22 +159,6 @@ def test_ranks_tell_every_cycle_of_a_tree(target, draft, chains, stop, stopping)
     assert np.sum(counted["accepted_nodes"]) > 3
 
 
-def test_differences_at_near_ties_count_on_a_cpu_alone(monkeypatch):
-    generated = np.array([3, 3, 3])
-    ours = {"tokens": np.array([[5, 1, 2, 3]] * 3), "generated": generated}
-    theirs = {"tokens": np.array([[5, 1, 2, 4], [5, 1, 9, 3], [5, 8, 9, 3]]), "generated": generated}
-    # Of each text the middle token is a near tie: behind the first text's difference, at the second's, before the third's.
-    margin = np.array([[np.inf, 0.5, 5e-4, 0.5]] * 3)
-    counted = count_mismatches(ours | {"margin": margin}, theirs | {"margin": margin + 1e-3}, 1, 3)
-    assert (counted["mismatches"], counted["ties"], counted["tokens"]) == (4, 0, 9)
-    assert counted["smallest_margin"] == 5e-4
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    elsewhere = count_mismatches(ours | {"margin": margin}, theirs | {"margin": margin + 1e-3}, 1, 3)
-    assert (elsewhere["mismatches"], elsewhere["ties"]) == (3, 1)
-    ended = ours | {"margin": margin, "generated": np.array([3, 1, 3])}  # where the other goes on: no tie explains that
-    assert count_mismatches(ended, ours | {"margin": margin}, 1, 3)["mismatches"] == 2
-
-
 @pytest.mark.parametrize(
     ("lengths", "words"),
     [

@@ -12,11 +12,9 @@ from safetensors.numpy import load_file, save_file
 from jaxspec.compress.kv import rounded_kv, stored_kv
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
-from jaxspec.models import DecoderConfig, init_params, load_container, load_directory, load_model, save_directory
+from jaxspec.models import DecoderConfig, init_params, load_container, load_directory, save_directory
 from jaxspec.models.decoder import forward_text
-from jaxspec.models.embedded import check_model
 from jaxspec.settings import build_config
-from jaxspec.speculate.drafts.container_draft import container_footprint, load_container_draft
 from jaxspec.studies import (
     EvaluateConfig,
     ExportConfig,
@@ -147,19 +145,6 @@ def test_a_container_gives_back_the_patterns_and_the_same_draft(given, packed, h
                 np.asarray(read.params["layers"][name][layer]).view(np.uint16),
                 draft[f"model.layers.{layer}.{number}.weight"].view(np.uint16),
             )
-
-
-def test_a_containers_draft_reads_the_kv_cache_as_the_run_did(given, packed, half):
-    target = load_model(half)
-    assert check_model(packed).stored_dtype == load_container(packed).config.stored_dtype == "float16"
-    knobs = load_container_draft(str(packed), target).params.knobs
-    assert knobs.scheme.stored_dtype == "float16"
-    np.testing.assert_array_equal(knobs.values["kv_cut_bits"], [CUT, CUT])
-    footprint = container_footprint(str(packed), str(half))
-    kept = 0.75
-    difference = float(np.mean(footprint.target_kv_bits) - np.mean(footprint.draft_kv_bits))
-    assert difference == pytest.approx(kept * CUT + (1 - kept) * 16, rel=1e-3)
-    del given
 
 
 def test_the_cache_is_float16_and_nearer_to_float32_than_bfloat16_is(half):

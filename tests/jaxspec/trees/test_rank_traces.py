@@ -1,10 +1,7 @@
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from rank_trace_samples import RAGGED, decode, paths_of, renewal, walk
+from rank_trace_samples import RAGGED, decode, paths_of, renewal
 
 from jaxspec.errors import InputError
 from jaxspec.trees import (
@@ -20,7 +17,7 @@ from jaxspec.trees import (
     tree_from_paths,
     tree_paths,
 )
-from jaxspec.trees.searches import depth_first_growth, greedy_growth, maximal_tree, width_first_growth
+from jaxspec.trees.searches import depth_first_growth, maximal_tree, width_first_growth
 
 pytestmark = pytest.mark.network
 
@@ -119,33 +116,3 @@ def test_scores_from_traces_are_the_papers(toy):
     np.testing.assert_allclose(prior_scores_from_traces(maximal, traces) / roots, reach, rtol=1e-6)
     with pytest.raises(InputError, match="record more"):
         prior_scores_from_traces(maximal, traces, num_tokens=50)
-
-
-jitted_paths = jax.jit(accepted_nodes)
-
-jitted_cycles = jax.jit(lambda tree, traces, tokens: cycles_along_text(tree, traces, num_tokens=tokens))
-
-
-@given(seed=st.integers(0, 5000), shape=st.sampled_from([(1, 1, 1), (3, 9, 4), (2, 6, 2)]), nodes=st.integers(1, 7))
-def test_any_shape(seed, shape, nodes):
-    texts, starts, depth = shape
-    rng = np.random.default_rng(seed)
-    rank = rng.integers(0, 3, (texts, starts, depth), np.int32)
-    num_starts = rng.integers(0, starts + 1, texts)
-    traces = RankTraces(jnp.asarray(rank), jnp.asarray(num_starts, jnp.int32))
-    growth = greedy_growth(rng.uniform(size=(4, 3)), nodes)
-    paths = set(paths_of(growth, nodes))
-    tree = tree_from_parents(growth.parent, rank=growth.rank, size=7)
-    path = jitted_paths(tree, traces.rank)
-    assert path.depth.tolist() == [[len(walk(paths, r)) for r in text] for text in rank.tolist()]
-    asked = int(rng.integers(0, starts + 1))
-    found = jax.device_get(jitted_cycles(tree, traces, asked))
-    for t in range(texts):
-        at = cycles = 0
-        known = True
-        while at < min(asked, num_starts[t]):
-            end = walk(paths, rank[t, at].tolist())
-            known &= not (len(end) == depth and any(p[:-1] == end for p in paths))
-            at, cycles = at + len(end) + 1, cycles + 1
-        assert (found.cycles[t], found.generated[t]) == (cycles, at)
-        assert bool(found.complete[t]) == (known and at >= asked)

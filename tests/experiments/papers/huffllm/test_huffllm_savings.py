@@ -65,29 +65,6 @@ def test_printed_cells():
     assert printed["output_stationary", "latency_saving", Case("Llama 3-8B", 92, 64.0, "systolic OS")] == 30.99
 
 
-def test_constants_and_order_by_hand():
-    bits = {"a": 8.0, "b": 12.0}
-    make = lambda model, tokens, bandwidth, saving: savings.PrintedSaving(
-        "t", "latency_saving", Case(model, tokens, bandwidth, "systolic WS"), "", saving, "", False
-    )
-    cells = [
-        make("a", 25, 64.0, 40.0),
-        make("b", 25, 64.0, 25.0),
-        make("a", 25, 128.0, 30.0),
-        make("a", 92, 64.0, 39.0),
-    ]
-    constants = savings.constant_predictor(cells, bits)
-    # At 64 GB/s the bounds are 50, 25, 50: (2000 + 625 + 1950) / (2500 + 625 + 2500); at 128 the one cell decides.
-    assert constants(cells[0]) == pytest.approx(50 * 4575 / 5625)
-    assert constants(cells[2]) == pytest.approx(30)
-    errors = savings.errors_of(cells[2:], lambda cell: 32.0)
-    assert errors == {"cells": 2, "mean": pytest.approx(4.5), "max": pytest.approx(7)}
-    # Pairs that differ in one of bandwidth and benchmark: cells 0 and 2, 0 and 3.
-    assert savings.ordering(cells, lambda cell: cell.saving) == {"right": 2, "tied": 0, "wrong": 0}
-    assert savings.ordering(cells, lambda cell: -cell.saving) == {"right": 0, "tied": 0, "wrong": 2}
-    assert savings.ordering(cells, constants) == {"right": 1, "tied": 1, "wrong": 0}
-
-
 def test_every_printed_cell_has_a_row(result, saving_rows):
     assert len(saving_rows) == len(result["rows_printed_ratio"]) == 204
     statuses = collections.Counter((row["table"], row["status"]) for row in saving_rows)

@@ -1,13 +1,9 @@
-import chex
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from systolic_samples import SOME_KINDS, array_of
 
-from hwmodels.compute.systolic.array import smooth_buffer_elements, smooth_cycles
 from hwmodels.compute.systolic.unit import COMBINATIONS, gemm_cost
-from hwmodels.numerics.smoothing import smooth_maximum
 
 pytestmark = pytest.mark.device_matrix
 
@@ -31,17 +27,6 @@ def test_by_hand():
         cost = jitted_cost(array_of(3, 2), 5, 7, 4, weight_bits=11, combination=combination)
         for name, value in (times | energies | {"total_s": total_s, "total_j": sum(energies.values())}).items():
             assert float(getattr(cost, name)) == pytest.approx(value, rel=1e-6), name
-
-
-def test_temperature_reaches_cycles_elements_and_the_maximum():
-    array = array_of(13.0, 7.0, "is", "huffllm")
-    cost = jitted_cost(array, 29.0, 50.0, 41.0, temperature=0.3)
-    assert float(cost.compute_s) == pytest.approx(float(smooth_cycles(array, 29, 50, 41, 0.3)) / 7e8, rel=1e-6)
-    reads = float(smooth_buffer_elements(array, 29, 50, 41, 0.3).weight_reads)
-    assert float(cost.weight_s) == pytest.approx(2 * reads / 5.3e10, rel=1e-6)
-    parts = jnp.stack([cost.compute_s, cost.input_s, cost.weight_s, cost.output_s])
-    assert float(cost.total_s) == pytest.approx(float(smooth_maximum(parts, 0.3)), rel=1e-6)
-    assert cost.total_s > 1.001 * jnp.max(parts)
 
 
 @both_combinations
@@ -74,14 +59,3 @@ def test_gradient(combination, kind, check_gradient):
         return jnp.sum(jnp.log(cost.total_s) + jnp.log(cost.total_j))
 
     check_gradient(logarithm, (array_of(13.3, 7.7, *kind), [29.1, 50.2, 40.9], [15.0, 11.4, 31.0]))
-
-
-def test_no_retrace_on_new_values_and_a_batch_of_widths():
-    def total_s(array, bits):
-        return jax.vmap(lambda b: gemm_cost(array, 1.0, 50.0, 41.0, weight_bits=b, combination="serial").total_s)(bits)
-
-    traced = jax.jit(chex.assert_max_traces(total_s, n=1))
-    for rows in (13.0, 9.0):
-        array = array_of(rows, 7.0)
-        expected = [gemm_cost(array, 1, 50, 41, weight_bits=b, combination="serial").total_s for b in (4.5, 11.0, 16.0)]
-        np.testing.assert_allclose(traced(array, jnp.array([4.5, 11.0, 16.0])), expected, rtol=1e-6)

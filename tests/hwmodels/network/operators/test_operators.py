@@ -150,28 +150,6 @@ def test_steps_differ_in_tokens_widths_logits_and_mode_only(small, workload, foo
 
 
 @pytest.mark.device_matrix
-def test_vmap_over_tokens_and_batched_leaves_agree(small, workload, footprint):
-    lengths = jnp.array([1.0, 3.0, 8.0])
-
-    @jax.jit
-    def verify(verify_tokens):
-        return step_operators(small, verify_step(workload, footprint=footprint, verify_tokens=verify_tokens))
-
-    mapped, broadcast = jax.vmap(verify)(lengths), verify(lengths)
-    assert mapped.flops.shape == (3, len(OPERATORS))
-    np.testing.assert_allclose(mapped.flops, broadcast.flops, rtol=1e-6)
-    np.testing.assert_allclose(mapped.flops[1], verify(3).flops, rtol=1e-6)
-
-
-@pytest.mark.device_matrix
-def test_no_retrace_on_new_values(small, workload, footprint, jit_once):
-    traced = jit_once(lambda a, w, f: decode_operators(a, w, footprint=f))
-    trees = (small, workload, footprint)
-    traced(*trees)
-    traced(*jax.tree.map(lambda leaf: leaf * 1.5, trees))
-
-
-@pytest.mark.device_matrix
 def test_gradient(small, workload, footprint, check_gradient):
     def total(leaves):
         architecture, workload, footprint = leaves

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
-from check_kinds import KINDS, NUM_PARTS, are_beyond, parts_of
+from check_kinds import NUM_PARTS, SECONDS, are_beyond, parts_of
 from longest_units import LONGEST_S
 
 TESTS = Path(__file__).parent
@@ -121,7 +121,7 @@ def test_kinds_choose_what_is_beyond_the_fast_suite():
     assert list(are_beyond(items)) == [False, True, True, False, True, False]
 
 
-def test_eighths_are_of_about_as_many_checks():
+def test_eighths_take_about_as_long():
     units = {f"module {i}": 3 + i % 11 for i in range(90)}
     parts = parts_of(units)
     assert parts == parts_of(dict(reversed(units.items())))
@@ -131,4 +131,4 @@ def test_eighths_are_of_about_as_many_checks():
 
 def test_kinds_are_registered(pytestconfig):
     registered = {line.partition(":")[0] for line in pytestconfig.getini("markers")}
-    assert set(KINDS) <= registered
+    assert set(SECONDS) <= registered

@@ -49,7 +49,7 @@ def is_close(found, expected):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **CLOSE), found, expected)
 
 
-@pytest.mark.network(1)
+@pytest.mark.network
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 def test_steps_of_decoding_are_the_same(dtype):
     params = jax.tree.map(lambda leaf: leaf.astype(dtype), random_params(PERIODIC))

@@ -118,6 +118,7 @@ def test_the_trace_of_a_run_has_the_cycles_of_chains(finished, run):
             assert found[place, length - 1] == decode_by_hand(*chain, ranks, SMALL["output_tokens"])[1]
 
 
+@pytest.mark.study
 def test_chains_of_a_given_trace_are_priced_alone(finished, settings, tmp_path):
     trace = finished[1] / "acceptance_trace.jsonl"
     given = {"device": "rtx-4090", "draft": "ngram", "acceptance_trace": str(trace)}

@@ -2,6 +2,10 @@
 
 #: Seconds on one core, roughly; those of all others do not matter.
 LONGEST_S = {
+    "tests/test_documentation.py::Test_mobile_npu": 150,
+    "tests/test_documentation.py::Test_tune": 100,
+    "tests/test_documentation.py::Test_evaluate": 90,
+    "tests/test_documentation.py::Test_tree": 60,
     "tests/test_documentation.py::Test_from_network_to_draft": 50,
     "tests/jaxspec/studies/test_end_to_end.py": 35,
     "tests/test_documentation.py::Test_tree_speculation": 35,

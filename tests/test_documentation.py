@@ -237,31 +237,40 @@ def together(runs):
     return list(found.values())
 
 
-@pytest.mark.study
-@pytest.mark.parametrize("commands", together(documented_runs()), ids=lambda commands: shlex.join(commands[0]))
-def test_documented_commands_run(commands, tmp_path, monkeypatch, capfd):
-    """For real, with few prompts and steps; those of several processes as processes on this machine."""
-    monkeypatch.chdir(tmp_path)
-    for name, make in stand_ins.stand_ins().items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        make(tmp_path / name)
-    command = commands[0][1]
-    if command == "pack":
-        (tmp_path / "model.jspk").unlink()  # which it writes, and other commands read
-    extra = few_prompts(commands[0]) if command in ("tune", "evaluate", "tree") else []
-    extra += ["--steps", "2", "--uniform-steps", "1"] if command == "tune" else []
-    if "--coordinator" not in commands[0]:
-        assert [run_here([*words[1:], *extra]) for words in commands] == [0], capfd.readouterr().err[-2000:]
-        return
-    here, started = own_address(), []
-    for words in commands:
-        at = words.index("--coordinator") + 1
-        words = [here if place == at else word for place, word in enumerate(words)]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        started.append(subprocess.Popen([sys.executable, "-m", *words, *extra], **pipes))
-    for process in started:
-        _, error = process.communicate(timeout=900)
-        assert process.returncode == 0, error[-2000:]
+def runs(subcommand):
+    """A class of its own for each subcommand, as for notebooks."""
+    chosen = [commands for commands in together(documented_runs()) if commands[0][1] == subcommand]
+
+    @pytest.mark.parametrize("commands", chosen, ids=lambda commands: shlex.join(commands[0]))
+    def test_documented_commands_run(self, commands, tmp_path, monkeypatch, capfd):
+        """For real, with few prompts and steps; those of several processes as processes on this machine."""
+        monkeypatch.chdir(tmp_path)
+        for name, make in stand_ins.stand_ins().items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            make(tmp_path / name)
+        if subcommand == "pack":
+            (tmp_path / "model.jspk").unlink()  # which it writes, and other commands read
+        extra = [] if subcommand == "pack" else few_prompts(commands[0])
+        extra += ["--steps", "2", "--uniform-steps", "1"] if subcommand == "tune" else []
+        if "--coordinator" not in commands[0]:
+            assert [run_here([*words[1:], *extra]) for words in commands] == [0], capfd.readouterr().err[-2000:]
+            return
+        here, started = own_address(), []
+        for words in commands:
+            at = words.index("--coordinator") + 1
+            words = [here if place == at else word for place, word in enumerate(words)]
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+            started.append(subprocess.Popen([sys.executable, "-m", *words, *extra], **pipes))
+        for process in started:
+            _, error = process.communicate(timeout=900)
+            assert process.returncode == 0, error[-2000:]
+
+    marks = [pytest.mark.study]
+    return type(
+        f"Test_{subcommand}",
+        (),
+        {test_documented_commands_run.__name__: test_documented_commands_run, "pytestmark": marks},
+    )
 
 
 def run_here(words):
@@ -269,3 +278,7 @@ def run_here(words):
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"), pytest.raises(SystemExit) as ended:
         main(words)
     return ended.value.code or 0
+
+
+for _subcommand in RUNS:
+    globals()[f"Test_{_subcommand}"] = runs(_subcommand)

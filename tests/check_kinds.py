@@ -25,7 +25,7 @@ def are_beyond(items):
 
 
 def seconds_of(items):
-    """Of each unit (module, or class of its own) what its checks beyond the fast suite take: by their kinds, or as measured where that is more."""
+    """Seconds that the checks of each unit take beyond the fast suite: by their kinds, or as measured where that is more."""
     kinds = [next((mark.name for mark in item.iter_markers() if mark.name in SECONDS), None) for item in items]
     found = collections.Counter()
     for item, kind in zip(items, kinds):

@@ -2,7 +2,7 @@
 
 #: Seconds on one core, roughly; those of all others do not matter.
 LONGEST_S = {
-    "tests/test_documentation.py::Test_mobile_npu": 150,
+    "tests/test_documentation.py::Test_mobile_npu": 220,
     "tests/test_documentation.py::Test_tune": 100,
     "tests/jaxspec/models/test_hf_golden.py": 100,
     "tests/test_documentation.py::Test_evaluate": 90,

@@ -4,6 +4,7 @@ All checks read the sources, so that a wrapped function or a dataclass cannot sh
 """
 
 import ast
+import functools
 import importlib
 import inspect
 import re
@@ -91,10 +92,15 @@ def origin(module: str, is_package: bool, node: ast.ImportFrom) -> str:
     return ".".join([*parts, *([node.module] if node.module else [])])
 
 
+@functools.cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imported(root: Path, path: Path) -> set[str]:
     """Everything a file imports, wherever in it, by absolute name; names taken from a module count as its parts."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -124,7 +130,7 @@ def forbidden_imports(root: Path) -> list[str]:
 
 def exports(path: Path) -> list[str]:
     """The names in a file's `__all__`; none where it has none."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in tree(path).body:
         if isinstance(node, ast.Assign) and [getattr(target, "id", "") for target in node.targets] == ["__all__"]:
             return ast.literal_eval(node.value)
     return []
@@ -147,7 +153,7 @@ def explanation(root: Path, module: str, name: str) -> str | None:
     if path is None:
         return None
     text = path.read_text(encoding="utf-8")
-    for node in with_lazy_imports(ast.parse(text).body):
+    for node in with_lazy_imports(tree(path).body):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and node.name == name:
             return ast.get_docstring(node)
         if isinstance(node, ast.ImportFrom):
@@ -155,7 +161,7 @@ def explanation(root: Path, module: str, name: str) -> str | None:
                 if (alias.asname or alias.name) == name:
                     base = origin(module, path.name == "__init__.py", node)
                     if part := source_of(root, f"{base}.{alias.name}"):
-                        return ast.get_docstring(ast.parse(part.read_text(encoding="utf-8")))
+                        return ast.get_docstring(tree(part))
                     return explanation(root, base, alias.name)
         if isinstance(node, (ast.Assign, ast.AnnAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -168,7 +174,7 @@ def explanation(root: Path, module: str, name: str) -> str | None:
 def offered_modules(root: Path, package: str) -> set[str]:
     """Names that a package's own file takes from the package itself: its submodules."""
     init = root.joinpath(*package.split("."), "__init__.py")
-    nodes = [node for node in ast.parse(init.read_text(encoding="utf-8")).body if isinstance(node, ast.ImportFrom)]
+    nodes = [node for node in tree(init).body if isinstance(node, ast.ImportFrom)]
     return {alias.name for node in nodes if origin(package, True, node) == package for alias in node.names}
 
 

@@ -192,6 +192,7 @@ def test_instructions_of_rows_are_recovered_from_other_groups():
     assert next(iter(left_out(alone, "llama.cpp", 9.0).values()))["instructions"] == 9.0
 
 
+@pytest.mark.paper
 def test_a_file_of_ones_own(tmp_path):
     path = written(tmp_path, device="Cerebras WSE-3")
     out = tmp_path / "out.json"

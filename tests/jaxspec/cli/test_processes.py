@@ -220,7 +220,7 @@ def test_a_reader_that_leaves_is_no_error(tmp_path, command):
     assert not err
 
 
-@pytest.mark.signals(1)
+@pytest.mark.signals
 @pytest.mark.parametrize("command", ["devices", "sweep --example"])
 def test_a_full_disk_below_the_output_is_one_line(tmp_path, command):
     with open("/dev/full", "wb") as full:

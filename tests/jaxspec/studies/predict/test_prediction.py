@@ -127,7 +127,8 @@ def headings(tables):
 DRAFTED = {"architecture": "llama-3.2-1b", "device": "rtx-4090", "acceptance": "0.7,0.6", "context": 300}
 
 
-@pytest.mark.parametrize("draft", ["block", pytest.param("eagle3", marks=pytest.mark.study)])
+@pytest.mark.study
+@pytest.mark.parametrize("draft", ["block", "eagle3"])
 def test_any_drafter_is_priced_as_its_plan_says(draft):
     (found,) = predict(draft=draft, **DRAFTED)
     shape = catalog.architecture("llama-3.2-1b")

@@ -1,6 +1,5 @@
 """What every test runs under."""
 
-import collections
 import ctypes
 import functools
 import gc
@@ -28,7 +27,7 @@ import array_hints
 import jax
 import jaxtyping
 import pytest
-from check_kinds import NUM_PARTS, are_beyond, parts_of
+from check_kinds import NUM_PARTS, are_beyond, parts_of, seconds_of, unit_of
 from hypothesis import settings
 from longest_units import LONGEST_S
 
@@ -122,10 +121,9 @@ def pytest_collection_modifyitems(config, items):
     beyond = [item for item, is_beyond in zip(items, list(are_beyond(items))) if is_beyond]
     for item in beyond:
         item.add_marker("slow")
-    unit = lambda item: item.nodeid.rpartition("::")[0]
     if (eighth := config.getoption("eighth")) is not None:
-        parts = parts_of(collections.Counter(map(unit, beyond)))
-        left_out = {item for item in beyond if parts[unit(item)] != eighth}
+        parts = parts_of(seconds_of(beyond))
+        left_out = {item for item in beyond if parts[unit_of(item)] != eighth}
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
-    items.sort(key=lambda item: -LONGEST_S.get(unit(item), 0))
+    items.sort(key=lambda item: -LONGEST_S.get(unit_of(item), 0))

@@ -1,13 +1,14 @@
 """README, guide and notebooks as a whole. The code blocks themselves are tests of their own (`conftest.py` at the root)."""
 
 import importlib.util
+import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 
 import code_blocks
+import jax
 import mathematics_hook
 import nbformat
 import page_commands
@@ -18,6 +19,7 @@ import stand_ins
 from generated.commands import all_commands
 from own_address import own_address
 
+from jaxspec.cli import main
 from jaxspec.cli.app import cli
 
 PAGES = {
@@ -176,7 +178,9 @@ def executes(path):
 
     def test_executes(self, tmp_path):
         command = [sys.executable, run_notebooks.__file__, "--out", str(tmp_path), path.stem]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
+        # It computes longer than it compiles, which the flags of tests are made for.
+        own = {name: value for name, value in os.environ.items() if path.stem != "mobile_npu" or name != "XLA_FLAGS"}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=1200, env=own)
         assert done.returncode == 0, done.stderr[-3000:]
         fresh, kept = (nbformat.read(p, as_version=4) for p in (tmp_path / path.name, path))
         kinds = lambda notebook: [
@@ -193,7 +197,8 @@ for _path in NOTEBOOKS:
     globals()[f"Test_{_path.stem}"] = executes(_path)
 
 
-RUNS = ("tune", "evaluate", "tree", "predict", "sweep", "pack")
+#: Those that run a network: other tests have every option of those that only price.
+RUNS = ("tune", "evaluate", "tree", "pack")
 SMALL = ["--prompt-tokens", "32", "--output-tokens", "8", "--calibration-prompts", "4"]
 
 
@@ -206,7 +211,7 @@ def few_prompts(words):
 
 
 def documented_runs():
-    """Commands of the pages, those with most options first, of which each has an option that none before it has."""
+    """Commands of the pages, those with most options first, each with an option that none before it has."""
     calls = [
         words
         for text in PAGES.values()
@@ -217,13 +222,12 @@ def documented_runs():
     ]
     found, shown = [], set()
     for words in sorted(calls, key=lambda words: -sum(word[:1] == "-" for word in words)):
-        # `sweep merge` needs all shards of another command.
-        if words[1:3] == ["sweep", "merge"] or "--knobs" in words or "--example" in words:
+        if {"--knobs", "--example"} & set(words):
             continue
-        options = {(words[1], word) for word in words if word[:1] == "-"} | {words[1]}
+        options = {word for word in words if word[:1] == "-"} | {words[1]}
         if not options <= shown:
             found.append(words)
-            shown |= options - {(words[1], "--process-id")}
+            shown |= options - {"--process-id"}
     return found
 
 
@@ -236,31 +240,48 @@ def together(runs):
     return list(found.values())
 
 
-@pytest.mark.study
-@pytest.mark.parametrize("commands", together(documented_runs()), ids=lambda commands: shlex.join(commands[0]))
-def test_documented_commands_run(commands, tmp_path, monkeypatch):
-    """For real, with few prompts and steps; processes of one run on this machine."""
-    monkeypatch.chdir(tmp_path)
-    for name, make in stand_ins.stand_ins().items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        make(tmp_path / name)
-    command = commands[0][1]
-    if command == "pack":
-        (tmp_path / "model.jspk").unlink()  # which it writes, and other commands read
-    if command == "sweep":
-        example = subprocess.run(
-            [sys.executable, "-m", "jaxspec", "sweep", "--example"], capture_output=True, text=True
-        )
-        (tmp_path / "sweep.toml").write_text(example.stdout)
-    extra = few_prompts(commands[0]) if command in ("tune", "evaluate", "tree") else []
-    extra += ["--steps", "2", "--uniform-steps", "1"] if command == "tune" else []
-    here, started = own_address(), []
-    for words in commands:
-        at = words.index("--coordinator") + 1 if "--coordinator" in words else None
-        words = [here if place == at else word for place, word in enumerate(words)]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        started.append(subprocess.Popen([sys.executable, "-m", *words, *extra], **pipes))
-    for process in started:
-        _, error = process.communicate(timeout=900)
-        assert process.returncode == 0, error[-2000:]
-    shutil.rmtree(tmp_path, ignore_errors=True)
+def runs(subcommand):
+    """A class of its own for each subcommand, as for notebooks."""
+    chosen = [commands for commands in together(documented_runs()) if commands[0][1] == subcommand]
+
+    @pytest.mark.parametrize("commands", chosen, ids=lambda commands: shlex.join(commands[0]))
+    def test_documented_commands_run(self, commands, tmp_path, monkeypatch, capfd):
+        """For real, with few prompts and steps; those of several processes as processes on this machine."""
+        monkeypatch.chdir(tmp_path)
+        for name, make in stand_ins.stand_ins().items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            make(tmp_path / name)
+        if subcommand == "pack":
+            (tmp_path / "model.jspk").unlink()  # which it writes, and other commands read
+        extra = [] if subcommand == "pack" else few_prompts(commands[0])
+        extra += ["--steps", "2", "--uniform-steps", "1"] if subcommand == "tune" else []
+        if "--coordinator" not in commands[0]:
+            assert [run_here([*words[1:], *extra]) for words in commands] == [0], capfd.readouterr().err[-2000:]
+            return
+        here, started = own_address(), []
+        for words in commands:
+            at = words.index("--coordinator") + 1
+            words = [here if place == at else word for place, word in enumerate(words)]
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+            started.append(subprocess.Popen([sys.executable, "-m", *words, *extra], **pipes))
+        for process in started:
+            _, error = process.communicate(timeout=900)
+            assert process.returncode == 0, error[-2000:]
+
+    marks = [pytest.mark.study]
+    return type(
+        f"Test_{subcommand}",
+        (),
+        {test_documented_commands_run.__name__: test_documented_commands_run, "pytestmark": marks},
+    )
+
+
+def run_here(words):
+    """The exit code of a command, which shares compiled programs with those before it; users run without strict promotion."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"), pytest.raises(SystemExit) as ended:
+        main(words)
+    return ended.value.code or 0
+
+
+for _subcommand in RUNS:
+    globals()[f"Test_{_subcommand}"] = runs(_subcommand)

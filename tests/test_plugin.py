@@ -74,6 +74,7 @@ def test_each_thing_is_a_file_and_an_entry_point():
     assert sum(" = " in line for line in lines) == 6
 
 
+@pytest.mark.study
 def test_its_members_keep_the_contracts_and_every_command_knows_them(installed):
     run(installed, "-c", USE)
 

@@ -4,6 +4,7 @@ All checks read the sources, so that a wrapped function or a dataclass cannot sh
 """
 
 import ast
+import functools
 import importlib
 import inspect
 import re
@@ -91,10 +92,15 @@ def origin(module: str, is_package: bool, node: ast.ImportFrom) -> str:
     return ".".join([*parts, *([node.module] if node.module else [])])
 
 
+@functools.cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imported(root: Path, path: Path) -> set[str]:
     """Everything a file imports, wherever in it, by absolute name; names taken from a module count as its parts."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -124,7 +130,7 @@ def forbidden_imports(root: Path) -> list[str]:
 
 def exports(path: Path) -> list[str]:
     """The names in a file's `__all__`; none where it has none."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in tree(path).body:
         if isinstance(node, ast.Assign) and [getattr(target, "id", "") for target in node.targets] == ["__all__"]:
             return ast.literal_eval(node.value)
     return []
@@ -147,7 +153,7 @@ def explanation(root: Path, module: str, name: str) -> str | None:
     if path is None:
         return None
     text = path.read_text(encoding="utf-8")
-    for node in with_lazy_imports(ast.parse(text).body):
+    for node in with_lazy_imports(tree(path).body):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and node.name == name:
             return ast.get_docstring(node)
         if isinstance(node, ast.ImportFrom):
@@ -155,7 +161,7 @@ def explanation(root: Path, module: str, name: str) -> str | None:
                 if (alias.asname or alias.name) == name:
                     base = origin(module, path.name == "__init__.py", node)
                     if part := source_of(root, f"{base}.{alias.name}"):
-                        return ast.get_docstring(ast.parse(part.read_text(encoding="utf-8")))
+                        return ast.get_docstring(tree(part))
                     return explanation(root, base, alias.name)
         if isinstance(node, (ast.Assign, ast.AnnAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -168,7 +174,7 @@ def explanation(root: Path, module: str, name: str) -> str | None:
 def offered_modules(root: Path, package: str) -> set[str]:
     """Names that a package's own file takes from the package itself: its submodules."""
     init = root.joinpath(*package.split("."), "__init__.py")
-    nodes = [node for node in ast.parse(init.read_text(encoding="utf-8")).body if isinstance(node, ast.ImportFrom)]
+    nodes = [node for node in tree(init).body if isinstance(node, ast.ImportFrom)]
     return {alias.name for node in nodes if origin(package, True, node) == package for alias in node.names}
 
 
@@ -217,77 +223,6 @@ def test_something_is_public():
     assert "step_operators" in public["hwmodels"]
     assert len(public["hwmodels"]) <= MOST_AT_THE_TOP
     assert not explanation(ROOT, "hwmodels", "no_such_name")
-
-
-# A small tree with one fault of each kind, and beside each fault a neighbour that is in order.
-FAULTY = {
-    "hwmodels/__init__.py": """
-from hwmodels.work import MOST, Bare, Told, bare, told
-from hwmodels import tools
-__all__ = ["MOST", "Bare", "Told", "bare", "missing", "told", "tools"]
-""",
-    "hwmodels/work.py": '''
-from dataclasses import dataclass
-from typing import NamedTuple
-MOST = 3
-class Told(NamedTuple):
-    """Said."""
-    x: int
-@dataclass
-class Bare:
-    x: int
-def told():
-    """Said."""
-def bare():
-    from jaxspec import tuning
-''',
-    "hwmodels/tools.py": '"""Said."""\nimport jaxspec_tools\n',
-    "jaxspec/__init__.py": "from . import experiments_are_not_meant\n",
-    "jaxspec/tuning/objective.py": "import hwmodels.work\n",
-    "jaxspec/compress/__init__.py": '#: Said.\nLEAST = 1\nNEXT = 2\n__all__ = ["LEAST", "NEXT"]\n',
-    "jaxspec/compress/blending.py": "from hwmodels.work import told\n",
-    "jaxspec/speculate/drafts/lookup.py": "from hwmodels.speculation.draft_cost import DraftCost\n",
-    "jaxspec/speculate/loop.py": "from hwmodels.speculation.draft_cost import DraftCost\n",
-    "jaxspec/compress/deep/kv.py": "from ...tuning import objective\nimport experiments.runs as r\n",
-    "docs/pages/api.md": "::: hwmodels\n::: jaxspec\n::: jaxspec.compress\n::: jaxspec.speculate\n"
-    "::: jaxspec.speculate.drafts\n::: jaxspec.tuning\n::: jaxspec.gone\n",
-}
-
-
-@pytest.fixture
-def faulty(tmp_path):
-    for name, text in FAULTY.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return tmp_path
-
-
-def test_the_checks_find_each_fault_and_nothing_else(faulty):
-    assert forbidden_imports(faulty) == [
-        "hwmodels/work.py imports jaxspec",
-        "jaxspec/compress/blending.py imports hwmodels",
-        "jaxspec/compress/deep/kv.py imports experiments",
-        "jaxspec/speculate/loop.py imports hwmodels",
-    ]
-    assert unexplained(faulty) == [
-        "hwmodels.Bare",
-        "hwmodels.MOST",
-        "hwmodels.bare",
-        "hwmodels.missing",
-        "jaxspec.compress.NEXT",
-    ]
-    assert reference_gaps(faulty) == ["jaxspec.compress.deep is missing", "jaxspec.gone does not exist"]
-
-
-def test_a_hidden_function_is_told_from_an_offered_module(faulty):
-    assert offered_modules(faulty, "hwmodels") == {"tools"}
-    assert offered_modules(faulty, "jaxspec") == {"experiments_are_not_meant"}
-
-
-def test_relative_imports_are_resolved(faulty):
-    assert "jaxspec.tuning.objective" in imported(faulty, faulty / "jaxspec/compress/deep/kv.py")
-    assert "jaxspec.experiments_are_not_meant" in imported(faulty, faulty / "jaxspec/__init__.py")
 
 
 def test_each_study_is_imported_from_the_studies():

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import tomli_w
 
@@ -43,6 +44,9 @@ _KINDS = {
 #: Name of the network that ran, as its release calls it.
 _RELEASED = {"smollm2-135m": "SmolLM2-135M-Instruct"}
 
+#: Compiled once for all rows.
+_rate = jax.jit(iid_acceptance)
+
 
 def alpha_token(row: FieldRow) -> float | None:
     """The acceptance of a chain that gains as many tokens per cycle at every position alike; None where none does."""
@@ -50,7 +54,7 @@ def alpha_token(row: FieldRow) -> float | None:
     is_chain = "tree" not in row.draft_kind and (row.tree_nodes is None or row.tree_nodes <= row.draft_length)
     if tokens is None or not is_chain or not 1.0 < tokens < length + 1.0:
         return None
-    return float(iid_acceptance(tokens, length))
+    return float(_rate(tokens, length))
 
 
 def _entry(title: str, alphas: Sequence[float], center: float, **words: Any) -> dict[str, Any]:
@@ -120,7 +124,7 @@ def looked_up_acceptance() -> dict[str, dict[str, Any]]:
     for dataset in DATASETS:
         own = rows["dataset"] == dataset
         tokens = rows["ngram_tokens"][own].sum() / rows[f"ngram_{_LOOKED_UP}"][own].sum()
-        alphas[dataset] = float(iid_acceptance(tokens, _LOOKED_UP))
+        alphas[dataset] = float(_rate(tokens, _LOOKED_UP))
     return {
         "ngram": _entry(
             "a lookup of n-grams",

@@ -148,9 +148,8 @@ class Architecture(Ruled):
     linear_value_heads: Leaf = _absent()  # each with a matrix of its own
     linear_key_dim: Leaf = _absent()  # of a head
     linear_value_dim: Leaf = _absent()  # of a head
-    linear_conv_tokens: Leaf = (
-        _absent()
-    )  # that the convolution over queries, keys and values joins, the new one included
+    #: That the convolution over queries, keys and values joins, the new one included.
+    linear_conv_tokens: Leaf = _absent()
     #: Numbers per head and token of how a matrix forgets and learns; Mamba-2 has one for both.
     linear_rates: Leaf = number(NOT_NEGATIVE, default=2.0)
     #: 1: in the other layers a gate that comes with the queries multiplies attention's outputs.

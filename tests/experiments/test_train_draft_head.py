@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.train_draft_head import HeadRecipe, head_loss, unroll
+from experiments.train_draft_head import unroll
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import abstract_params
 from jaxspec.models.draft_head import abstract_head_params, head_logits, target_ends
@@ -92,20 +92,3 @@ def test_training_sees_what_decoding_sees(head, target):
             first = head_logits(depths[0][0][:, root_place], ends, HEAD)
             later = [head_logits(states[:, chain], ends, HEAD) for states, _ in depths[1:]]
             np.testing.assert_allclose(np.stack([first, *later], axis=1), wanted, rtol=2e-4, atol=2e-5)
-
-
-def test_the_loss_is_that_of_each_depth_weighed(head, target):
-    tokens = jnp.asarray(np.random.default_rng(3).integers(7, size=(BATCH, 12)), jnp.int32)
-
-    def loss(depth, discount=0.5, **options):
-        recipe = HeadRecipe(depth=depth, depth_discount=discount, root_every=2, **options)
-        return float(quickly(lambda head: head_loss(head, target, HEAD, TARGET, tokens, 1, recipe, frugal=False))(head))
-
-    # With depths weighing 1 and w, (l1 + w l2) / (1 + w): two weights give l2 twice, one depth gives l1.
-    l1 = loss(1)
-    l2 = [(loss(2, w) * (1 + w) - l1) / w for w in (0.5, 2.0)]
-    np.testing.assert_allclose(l2[0], l2[1], rtol=1e-3)
-    # KL alone is not negative, and the features' error adds to it in proportion to its weight.
-    parts = [loss(3, feature_weight=weight) for weight in (0.0, 1.0, 2.0)]
-    assert 0 < parts[0] < parts[1]
-    np.testing.assert_allclose(parts[2] - parts[1], parts[1] - parts[0], rtol=1e-3)

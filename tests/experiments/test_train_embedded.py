@@ -8,13 +8,11 @@ import pytest
 
 from experiments.train_embedded.train import (
     MOE,
-    SHAPES,
     Recipe,
     expert_load,
     load_push,
     load_summary,
     make_step,
-    router_load,
 )
 from jaxspec.models.decoder import abstract_params, forward_text
 
@@ -61,19 +59,6 @@ def test_load_by_hand():
     # Shares 1/3, 1/2, 1/6 of the choices; and 1/6 three times, 1/2.
     by_hand = [math.log2(3) / 3 + 1 / 2 + math.log2(6) / 6, math.log2(6) / 2 + 1 / 2]
     np.testing.assert_allclose(summary.entropy, by_hand, rtol=1e-6)
-
-
-def test_the_load_of_a_text_is_counted_over_all_its_windows(tiny):
-    text = np.random.default_rng(0).integers(11, size=2 * 3 * 5 + 4).astype(np.uint8)
-    found = router_load(tiny, text, config=TINY, window=5, batch=3)
-    rows = jnp.asarray(text[:30].reshape(6, 5), jnp.int32)
-    chosen = np.asarray(choices(tiny, rows))
-    counts = [np.bincount(chosen[:, :, layer].reshape(-1), minlength=6) for layer in range(2)]
-    np.testing.assert_allclose(found, np.stack(counts) / 30, rtol=1e-6)
-    with pytest.raises(ValueError, match="has 34 bytes; it must have at least 40"):
-        router_load(tiny, text, config=TINY, window=5, batch=8)
-    with pytest.raises(ValueError, match="no router"):
-        router_load(tiny, text, config=SHAPES["embedded"])
 
 
 def test_corrections_move_by_their_own_rate_and_nothing_else(tiny):

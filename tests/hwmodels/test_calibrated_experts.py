@@ -72,19 +72,6 @@ def test_four_bit_experts_have_kernels_of_their_own():
     )
 
 
-def test_a_kernel_that_expands_its_weights_takes_as_long_as_16_bits():
-    """SGLang's MXFP4 on an H200, whose launches read 16 bits, as a reader is told; vLLM's takes less time."""
-    times = {}
-    for engine in ("sglang", "vllm"):
-        device = catalog.device("h200-sxm", engine=engine)
-        times[engine] = [experts_s(device, batch=8.0, bits=bits) for bits in (4.25, 16.0)]
-        lines = kernel_remarks(device, footprint(4.25), experts=True)
-        assert any("expanded to 16 bits" in line for line in lines) == (engine == "sglang")
-        assert not any("4.25-bit" in line for line in kernel_remarks(device, footprint(16.0), experts=True))
-    assert times["sglang"][0] == pytest.approx(times["sglang"][1], rel=1e-6)
-    assert times["vllm"][0] < 0.6 * times["vllm"][1]
-
-
 def test_a_packed_fit_is_used_where_it_is_nearer_than_scaled_bytes():
     record = calibration_record("b200-sxm", "vllm")
     entry = record["experts"]["w4a16_mxfp4"]
@@ -93,18 +80,6 @@ def test_a_packed_fit_is_used_where_it_is_nearer_than_scaled_bytes():
     assert calibrations.is_used(record, "w4a16_mxfp4", "experts")
     entry["baselines"][calibrations.SCALED]["mean"] = 0.9 * calibrations.held_out_error(entry)
     assert not calibrations.is_used(record, "w4a16_mxfp4", "experts")
-
-
-def test_experts_without_a_kernel_are_told_where_the_network_has_any():
-    # Dense products are measured with 8 bits there, experts with 4 and 16.
-    device = catalog.device("h200-sxm", weight_format="fp8")
-    eight = uniform_footprint(8.0)
-    assert kernel_widths(device, eight).interpolated == kernel_widths(device, eight, experts=False).interpolated == ()
-    assert kernel_widths(device, eight, experts=True).interpolated == (8.0,)
-    (line,) = (one for one in kernel_remarks(device, eight, experts=True) if "weights of experts" in one)
-    assert line not in kernel_remarks(device, eight, experts=False)
-    # What experts alone are read at says nothing of a network without any.
-    assert kernel_widths(device, footprint(6.0), experts=False).interpolated == ()
 
 
 @pytest.mark.parametrize(("engine", "name"), {e: n for n in calibrated_names() for e in calibrated_engines(n)}.items())

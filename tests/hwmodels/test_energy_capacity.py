@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -18,11 +17,10 @@ from hwmodels import (
     uniform_footprint,
     uniform_weight_bits,
 )
-from hwmodels.analysis.design_point import chip_area, elasticities, finite_elasticities
 from hwmodels.compute.systolic.array import OnChipBuffer
 from hwmodels.compute.systolic.unit import SystolicUnit, gemm_cost
 from hwmodels.decoders import Decoder
-from hwmodels.step.capacity import activation_buffer_bytes, held_bytes, longest_context
+from hwmodels.step.capacity import held_bytes, longest_context
 
 pytestmark = pytest.mark.device_matrix
 
@@ -56,14 +54,6 @@ def test_energy_without_a_chip_is_not_known(small, toy_device, workload):
     assert cost.power_w is None
 
 
-def test_energy_is_known_where_the_area_is_not(small, toy_device, workload):
-    work = decode_operators(small, workload, footprint=uniform_footprint(16))
-    known, unknown = (toy_device.replace(chip=chip) for chip in (CHIP, CHIP.replace(area_m2=None)))
-    assert float(step_cost(unknown, work).energy.total_j) == float(step_cost(known, work).energy.total_j)
-    assert chip_area(unknown) is None
-    assert float(chip_area(known)) == pytest.approx(9e-5)
-
-
 def test_traffic_goes_where_tensors_lie(small, near_and_far, workload):
     # KV: 84 elements, 3 sequences, 118 tokens with the new one, 2 bytes: 59 kB; 3 kB of it lie near, all weights far.
     work = decode_operators(small, workload, footprint=uniform_footprint(16))
@@ -92,16 +82,6 @@ def test_held_bytes_by_hand(small):
     assert float(held.total) == float(held.kv + held.weights)
 
 
-def test_activation_buffers_by_hand(small):
-    # Gate and up are 21 wide, the residual stream and its copy 10; without a gate there is one input of the product.
-    assert float(activation_buffer_bytes(small, tokens=7, element_bytes=4)) == 7 * 4 * (2 * 21 + 2 * 10)
-    plain = dataclasses.replace(small, gated_ffn=0.0)
-    assert float(activation_buffer_bytes(plain, tokens=7)) == 7 * 2 * (21 + 2 * 10)
-    experts = dict(num_moe_layers=3.0, num_experts=9.0, experts_per_token=2.0, expert_intermediate_size=5.0)
-    mixture = dataclasses.replace(small, **experts, shared_intermediate_size=6.0)
-    assert float(activation_buffer_bytes(mixture, tokens=7)) == 7 * 2 * (2 * (2 * 5 + 6) + 2 * 10)
-
-
 @pytest.mark.parametrize("window_layers", [0.0, 2.0])
 @pytest.mark.parametrize("context", [3.0, 50.0])
 def test_longest_context_inverts_what_is_held(small, window_layers, context):
@@ -109,26 +89,6 @@ def test_longest_context_inverts_what_is_held(small, window_layers, context):
     arguments = {"batch": 5, "weight_bits": BITS, "kv_bits": 4}
     held = held_bytes(shape, context_tokens=context, **arguments)
     assert float(longest_context(shape, budget_bytes=held.total, **arguments)) == pytest.approx(context, rel=1e-3)
-
-
-def test_longest_context_at_the_ends(small):
-    arguments = {"batch": 1, "weight_bits": BITS, "kv_bits": 16}
-    assert float(longest_context(small, budget_bytes=10.0, **arguments)) == 0
-    windows = dataclasses.replace(small, num_window_layers=3.0, window_tokens=6.0)
-    room = held_bytes(windows, context_tokens=100.0, **arguments).total
-    assert float(longest_context(windows, budget_bytes=room * 1.01, **arguments)) == np.inf
-    gradient = jax.grad(lambda b: longest_context(small, budget_bytes=b, **arguments))(1e6)
-    assert float(gradient) == pytest.approx(1 / 168)
-
-
-def test_elasticities_of_a_decode_step_sum_to_minus_one():
-    # Time is homogeneous in rates and latencies together: rates up and latencies down by 1 % make it 1 % shorter.
-    device = catalog.device("rtx-4090").replace(operator_latency_s=2e-6)
-    work = decode_operators(catalog.architecture("llama-3.1-8b"), Workload(), footprint=uniform_footprint(16))
-    found = elasticities(lambda device: step_cost(device, work, temperature=0.05).total_s, device)
-    rates = found["peak_flops_per_s"] + found["memory.bandwidth_bytes_per_s"] - found["operator_latency_s"]
-    assert float(rates) == pytest.approx(-1, rel=1e-4)
-    assert float(found["operator_latency_s"]) > 0.01
 
 
 def test_decoders_hold_up_a_step_when_there_are_too_few(small, toy_device, workload, footprint):
@@ -150,25 +110,6 @@ def test_decoders_hold_up_a_step_when_there_are_too_few(small, toy_device, workl
     # A unit works for half a nanosecond on a symbol.
     energy = step_cost(toy_device.replace(decoder=decoder, chip=CHIP), work).energy
     assert float(energy.decoder_j) == pytest.approx(coded * 0.5e-9 * 4e-3, rel=1e-5)
-
-
-def test_uncompressed_values_pass_no_decoder(small, toy_device, workload):
-    work = decode_operators(small, workload, footprint=uniform_footprint(16))
-    device = toy_device.replace(decoder=Decoder(frequency_hz=1.0, symbols_per_cycle=1.0, kind="unary"))
-    assert float(step_cost(device, work).total_s) == float(step_cost(toy_device, work).total_s)
-
-
-def test_finite_elasticities_by_hand():
-    # Steps of a ceiling: the derivative is 0, the mean slope is not.
-    found = finite_elasticities(
-        lambda t: {"y": jnp.ceil(40.0 / t["a"]) * t["b"] ** 2}, {"a": 4.0, "b": 3.0}, names=("a", "b")
-    )
-    assert float(found["y"]["b"]) == pytest.approx(2, rel=1e-5)
-    # 40 / 4.4 = 9.09 and 40 / 3.636 = 11 (just above, in single precision 11.000001 may round up to 12).
-    assert float(found["y"]["a"]) in (
-        pytest.approx((np.log(10) - np.log(11)) / np.log(1.21), rel=1e-4),
-        pytest.approx((np.log(10) - np.log(12)) / np.log(1.21), rel=1e-4),
-    )
 
 
 def test_a_systolic_array_charges_its_own_energies(small, toy_device, workload):

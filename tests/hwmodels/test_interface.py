@@ -1,9 +1,7 @@
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels import KINDS, LAYER_MATRICES, Acceptance, chain_plan, tree_plan, uniform_footprint, uniform_weight_bits
+from hwmodels import KINDS, LAYER_MATRICES, chain_plan, tree_plan, uniform_footprint, uniform_weight_bits
 
 
 def test_uniform_footprint_reads_everything_alike():
@@ -30,14 +28,6 @@ def test_chain_verifies_its_drafts_and_the_token_before_them():
     assert float(plan.verify_visible) == 3.0
 
 
-def test_numbers_of_a_plan_are_leaves():
-    plans = jax.vmap(chain_plan)(jnp.arange(3))
-    assert plans.verify_tokens.tolist() == [1.0, 2.0, 3.0]
-    # A chain is smooth in its length, whole or not.
-    slope = jax.grad(lambda length: jnp.sum(chain_plan(length).draft_repeats) + chain_plan(length).verify_tokens)(2.5)
-    assert float(slope) == 2.0
-
-
 def test_a_tree_steps_once_per_depth_and_verifies_all_nodes():
     plan = tree_plan(np.array([-1, -1, 0, 2, 1]))
     # One token, nodes 0 and 1, node 2.
@@ -49,8 +39,3 @@ def test_a_tree_steps_once_per_depth_and_verifies_all_nodes():
 def test_what_is_no_tree_is_refused(parent):
     with pytest.raises(ValueError, match="parent"):
         tree_plan(parent)
-
-
-def test_trees_map_over_placeholders():
-    # vmap axes and shardings travel in the same classes, so construction must not look at its leaves.
-    assert jax.tree.map(lambda _: None, Acceptance(jnp.ones(3))).conditional is None

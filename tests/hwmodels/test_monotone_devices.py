@@ -211,30 +211,6 @@ def test_time_falls_only_where_something_changes_its_memory():
     assert fell > 0  # the remark is needed
 
 
-def test_latents_are_expanded_or_not_without_a_saving():
-    """More tokens make expanding the cached latents pay: the form changes, and whole blocks must not make that a gain."""
-    draw = np.random.default_rng(5)
-    latent = [shape for shape in SHAPES if float(shape.kv_lora_rank) > 0]
-    chosen = draw.integers(len(latent), size=GROUP)
-    shapes = jax.tree.map(lambda *leaves: np.asarray(leaves, np.float32)[chosen], *latent)
-    tokens = np.round(2.0 ** draw.uniform(6, 11, GROUP))
-    point = {
-        "tokens": tokens,
-        "batch": np.full(GROUP, 3.0),
-        "context_tokens": np.round(2.0 ** draw.uniform(6, 15, GROUP)),
-        "num_experts": shapes.num_experts,
-        "experts_per_token": shapes.experts_per_token,
-        "bits": np.full(GROUP, 16.0),
-        "kv": np.full(GROUP, 16.0),
-    }
-    point = {name: np.float32(values) for name, values in point.items()}
-    for name in ("vhk158", "elmoe3d-logic-pim"):
-        device = jax.tree.map(lambda leaf: np.full(GROUP, leaf), quiet(name))
-        once = np.asarray(seconds(device, shapes, point))
-        more = np.float32(tokens + np.ceil(tokens * draw.uniform(0.0, 0.1, GROUP)))
-        assert np.all(np.asarray(seconds(device, shapes, point | {"tokens": more})) >= once * (1 - ALLOWED)), name
-
-
 def test_one_more_sequence_never_takes_less_of_a_mixture():
     """Step by step, as factors skip over the batches at which a count is rounded to one more tile."""
     shape, batches = catalog.architecture("qwen3-30b-a3b"), np.arange(1, 513, dtype=np.float32)
@@ -251,7 +227,7 @@ def test_one_more_sequence_never_takes_less_of_a_mixture():
 
 @pytest.mark.parametrize("kernels", by_form(EVERYTHING))
 def test_more_never_takes_less_and_rates_count(kernels):
-    """Ten thousand points in all; devices of one form share a compilation, which is what takes the time."""
-    for seed in range(-(-10_000 * len(kernels) // (GROUP * len(EVERYTHING))) + 1):
+    """Four thousand points in all; devices of one form share a compilation, which is what takes the time."""
+    for seed in range(-(-4_000 * len(kernels) // (GROUP * len(EVERYTHING))) + 1):
         check_growth(kernels, seed)
         check_rates(kernels, seed)

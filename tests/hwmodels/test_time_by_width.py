@@ -21,7 +21,6 @@ from hwmodels.catalog.calibrations import (
 )
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
 from hwmodels.compute.gpu import gemm_time
-from hwmodels.compute.gpu_experts import format_shares
 from hwmodels.network.operators import StepShape, step_operators
 
 CALIBRATED = tuple(name for name in one_of_each_form() if isinstance(catalog.device(name).matrix_unit, CalibratedGpu))
@@ -107,21 +106,6 @@ def test_measured_widths_keep_their_kernels(bits):
     )
     own = float(gemm_time(alone, 3.0, 4096.0, 6100.0, weight_bits=bits))
     assert float(gemm_time(unit, 3.0, 4096.0, 6100.0, weight_bits=bits)) == pytest.approx(own, rel=1e-6)
-
-
-def test_shares_by_hand():
-    # Kernels take 3, 5 and 4: the middle one is slower than the widest, which is used in its place.
-    times = jnp.array([3.0, 5.0, 4.0])
-    shares = lambda bits: np.asarray(format_shares((4.0, 8.0, 16.0), bits, times))
-    np.testing.assert_allclose(shares(4.0), [1, 0, 0])
-    np.testing.assert_allclose(shares(2.0), [1, 0, 0])
-    np.testing.assert_allclose(shares(5.0), [0.75, 0, 0.25])
-    np.testing.assert_allclose(shares(8.0), [0, 0, 1])
-    np.testing.assert_allclose(shares(11.0), [0, 0, 1])
-    np.testing.assert_allclose(shares(20.0), [0, 0, 1])
-    # In order, each is met at its width.
-    in_order = format_shares((4.0, 8.0, 16.0), jnp.array([8.0, 14.0]), jnp.array([[3.0, 4.0, 5.0]] * 2))
-    np.testing.assert_allclose(in_order, [[0, 1, 0], [0, 0.25, 0.75]])
 
 
 @pytest.mark.device_matrix

@@ -44,6 +44,7 @@ def test_programs_are_kept_in_the_users_caches(folder, tmp_path):
     assert str(1 << 28) in found
 
 
+@pytest.mark.signals
 @pytest.mark.parametrize(
     ("arguments", "environment"),
     [(["--no-keep-programs"], {}), ([], {"JAXSPEC_KEEP_PROGRAMS": "0"})],
@@ -53,12 +54,14 @@ def test_programs_are_not_kept_where_that_is_refused(folder, tmp_path, arguments
     assert not folder.exists()
 
 
+@pytest.mark.signals
 def test_a_cache_that_the_user_names_stays(folder, tmp_path):
     own = str(tmp_path / "own")
     assert f"[{own!r}, None, None]" in variables(XDG_CACHE_HOME=str(tmp_path), JAX_COMPILATION_CACHE_DIR=own)
     assert not folder.exists()
 
 
+@pytest.mark.signals
 def test_a_folder_that_cannot_be_made_is_no_error(tmp_path):
     (tmp_path / "file").write_text("no folder")
     assert "[None, None, None]" in variables(XDG_CACHE_HOME=str(tmp_path / "file"))

@@ -3,7 +3,6 @@
 import csv
 import dataclasses
 import json
-import math
 import re
 import subprocess
 import sys
@@ -13,14 +12,12 @@ import pytest
 
 from experiments.field import predict as pricing
 from experiments.field.__main__ import answers
-from experiments.field.engines import Engine
 from experiments.field.fit import fit_numbers, group_of, left_out
-from experiments.field.gpus import device_of_group, named_device, solved_bandwidth
 from experiments.field.networks import draft_of, named_architecture
 from experiments.field.predict import Parts, predict
 from experiments.field.rows import PUBLISHED, read_rows
-from experiments.field.stored import BESIDES, NotPricedError, stored
-from experiments.field.summary import errors_of, summarise
+from experiments.field.stored import BESIDES
+from experiments.field.summary import summarise
 from hwmodels import block_head, catalog, parameters
 from hwmodels.network.architecture import weights_per_token
 from hwmodels.speculation.engine_logs import EngineTerms
@@ -40,13 +37,6 @@ def written(folder, **changes):
         writer.writeheader()
         writer.writerow(row)
     return path
-
-
-def test_clocks_of_decoding_come_before_those_of_whole_runs():
-    row = PUBLISHED_ROWS[0]
-    assert (row.id, row.speedup, row.cycle_s, row.ar_s) == ("TR085", 1.498, 0.03897, 0.03397)
-    assert row.tokens_per_cycle == 1.72
-    assert sum(bool(one.excluded) for one in PUBLISHED_ROWS) == 18
 
 
 @pytest.mark.parametrize(
@@ -91,23 +81,7 @@ def test_a_bad_cell_is_named(tmp_path, changes, words):
     assert pricing.price_rows([row]) == [row.unread]
 
 
-def test_numbers_of_one_digit_in_the_notes_and_a_byte_order_mark_are_read(tmp_path):
-    path = written(tmp_path, notes="tpot_ar_ms=9; tpot_speedup = 2.")
-    path.write_text(path.read_text(encoding="utf-8"), encoding="utf-8-sig")
-    (row,) = read_rows(path)
-    assert (row.ar_s, row.speedup) == (pytest.approx(0.009), 2.0)
-
-
-@pytest.mark.parametrize("value", ["0", "4.5"])
-def test_more_tokens_than_were_drafted_are_not_priced(tmp_path, value):
-    changes = {"acceptance_value": value, "acceptance_definition": "mean_acceptance_length_with_bonus"}
-    (reason,) = pricing.price_rows(read_rows(written(tmp_path, draft_length="3", **changes)))
-    assert reason == (
-        f"its acceptance means {float(value):g} tokens per cycle, and drafts of 3 tokens give 1 to 4: check "
-        "acceptance_definition and draft_length"
-    )
-
-
+@pytest.mark.paper
 def test_a_bad_row_leaves_the_others_of_its_file(tmp_path):
     path = written(tmp_path, batch="many", speedup="-1", draft_kind="n-gram")
     good = PUBLISHED.read_text(encoding="utf-8").splitlines()[2]
@@ -123,61 +97,6 @@ def test_a_bad_row_leaves_the_others_of_its_file(tmp_path):
     assert summary["without_prediction"][many] == 1
 
 
-def test_all_causes_of_a_row_are_named(tmp_path):
-    changes = {
-        "target_model": "Qwen9-1T",
-        "device": "Cerebras WSE-3",
-        "draft_kind": "oracle",
-        "target_precision": "ternary",
-    }
-    (reason,) = pricing.price_rows(
-        read_rows(written(tmp_path, draft_length="", acceptance_value="", notes="", **changes))
-    )
-    assert [cause.partition(";")[0] for cause in reason.split(BESIDES)] == [
-        "no acceptance was published",
-        "no draft length was published",
-        "the catalog has no architecture 'qwen9-1t'",
-        "draft_kind 'oracle' is not known",
-        "precision 'ternary' is not known",
-        "the catalog has no device 'Cerebras WSE-3'",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        (
-            {"draft_length": "", "acceptance_definition": "mean_acceptance_length_with_bonus"},
-            "no draft length was published",
-        ),
-        ({"draft_length": "", "acceptance_definition": "accepted_over_drafted"}, "no draft length was published"),
-        (
-            {"acceptance_definition": "unknown"},
-            "its acceptance is 1.72 as unknown, which is no known acceptance_definition",
-        ),
-        (
-            {"acceptance_definition": ""},
-            "its acceptance is 1.72 without a definition, which is no known acceptance_definition",
-        ),
-    ],
-)
-def test_a_printed_acceptance_is_not_called_unpublished(tmp_path, changes, words):
-    notes = {"acceptance_value": "1.72", "notes": ""}
-    assert pricing.price_rows(read_rows(written(tmp_path, **notes, **changes))) == [words]
-
-
-def test_files_that_hold_no_measurements(tmp_path):
-    with pytest.raises(InputError, match="cannot be read"):
-        read_rows(tmp_path / "absent.csv")
-    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(InputError, match="columns missing: id"):
-        read_rows(tmp_path / "other.csv")
-    twice = written(tmp_path)
-    twice.write_text(twice.read_text() + twice.read_text().splitlines()[1] + "\n")
-    with pytest.raises(InputError, match="'TR085' stands 2 times"):
-        read_rows(twice)
-
-
 @pytest.mark.parametrize(
     ("name", "entry"),
     [
@@ -191,17 +110,6 @@ def test_files_that_hold_no_measurements(tmp_path):
 )
 def test_names_of_networks(name, entry):
     assert named_architecture(name) == catalog.architecture(entry)
-
-
-def test_what_is_not_known_says_so():
-    for found in (
-        lambda: named_architecture("Qwen9-1T"),
-        lambda: named_device("Cerebras WSE-3"),
-        lambda: stored("3-bit vectors"),
-        lambda: solved_bandwidth(lambda scale: 1.0 / scale, 100.0),
-    ):
-        with pytest.raises(NotPricedError):
-            found()
 
 
 def test_heads_are_as_large_as_the_released_ones():
@@ -284,50 +192,7 @@ def test_instructions_of_rows_are_recovered_from_other_groups():
     assert next(iter(left_out(alone, "llama.cpp", 9.0).values()))["instructions"] == 9.0
 
 
-def test_a_summary_counts_what_it_says():
-    rows = [dataclasses.replace(row, id=f"own-{row.id}") for row in of_vllm() if row.target == "Qwen3-32B"]
-    terms = EngineTerms(1e-3, 2e-4, 3e-5, 4e-5)
-    known = Engine("vllm", terms, terms, catalog.engine_scatter("vllm"))
-    found = answers(rows, [*made(rows[:-1], terms), "no reason"], lambda _: known)
-    summary = summarise(rows, found)
-    assert (summary["rows"], summary["predicted"], summary["stated"]) == (len(rows), len(rows) - 1, len(rows))
-    assert summary["without_prediction"] == {"no reason": 1}
-    assert set(summary["classes"]) == {"GPUs of data centers", "all rows"}
-    every = summary["classes"]["all rows"]
-    assert every["speedup"]["rows"] == sum(one["speedup"]["rows"] for one in summary["sources"].values())
-    assert every["cycle_s"]["largest"] < 1e-6
-    assert every["speedup"]["largest"] < 0.02
-    assert every["wrong_signs"] == 0
-    assert every["best_draft_length"]["right"] == every["best_draft_length"]["groups"] > 16
-    assert every["simplest"]["tokens per cycle alone"]["median"] > 0.2
-
-
-@pytest.mark.parametrize(
-    ("device", "count", "name"),
-    [
-        ("NVIDIA H100 80GB", 2, "several GPUs"),
-        ("NVIDIA H200", 1, "GPUs of data centers"),
-        ("NVIDIA GB10 (DGX Spark)", 1, "GB10"),
-        ("RTX 5090", 1, "NVIDIA, consumer and older"),
-        ("Apple M1 Ultra 128GB", 1, "Apple"),
-        ("AMD RX 7900 XTX 24GB (ROCm)", 1, "AMD"),
-        ("Intel Arc Pro B60", 1, "other devices"),
-    ],
-)
-def test_devices_are_scored_by_class(device, count, name):
-    from experiments.field.summary import class_of
-
-    assert class_of(dataclasses.replace(PUBLISHED_ROWS[0], device=device, device_count=count)) == name
-
-
-def test_errors_keep_their_sign():
-    found = errors_of([1.1, 0.9, 1.2, math.nan], [1.0, 1.0, 1.0, 1.0])
-    assert found["rows"] == 3
-    assert found["median"] == pytest.approx(0.1)
-    assert found["bias"] == pytest.approx(0.1)
-    assert errors_of([], [])["rows"] == 0
-
-
+@pytest.mark.paper
 def test_a_file_of_ones_own(tmp_path):
     path = written(tmp_path, device="Cerebras WSE-3")
     out = tmp_path / "out.json"
@@ -377,19 +242,3 @@ def test_the_shipped_acceptance_is_that_of_the_rows():
     chain = next(row for row in PUBLISHED_ROWS if row.tokens_per_cycle is not None and row.draft_length == 3)
     alpha = alpha_token(chain)
     assert 1 + alpha + alpha**2 + alpha**3 == pytest.approx(chain.tokens_per_cycle, rel=1e-4)
-
-
-def test_rows_of_several_gpus_are_groups(tmp_path):
-    (row,) = read_rows(written(tmp_path, device_count="4", notes="tp=2; tpot_ar_ms=13.0"))
-    assert (row.device_count, row.tensor_parallel) == (4, 2)
-    target = named_architecture(row.target)
-    alone = lambda name: named_device(name, "vllm")
-    of = lambda name, tensor: device_of_group(name, alone(name), tensor=tensor, devices=4, target=target).device.group
-    group = of(row.device, 2)
-    assert (group.tensor_parallel, group.data_parallel, group.draft_tensor_parallel) == (2, 2, 2)
-    assert group.link == catalog.link("nvlink4", engine="vllm")
-    assert of("NVIDIA A100 PCIe", 4).link == catalog.link("pcie4", engine="vllm")
-    with pytest.raises(NotPricedError, match="tp=3, which does not divide device_count, 4"):
-        of(row.device, 3)
-    with pytest.raises(NotPricedError, match="give a divisor of it"):
-        device_of_group("NVIDIA H100", alone("NVIDIA H100"), tensor=3, devices=3, target=target)

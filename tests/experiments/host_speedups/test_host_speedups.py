@@ -1,12 +1,11 @@
 """Speedups on this machine: what is asked, how predictions are judged, what a folder of an earlier run is good for."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
 
-from experiments.host_speedups.__main__ import draw, main, summarise
+from experiments.host_speedups.__main__ import draw, summarise
 from experiments.host_speedups.run import BATCHES, TREES, Host, groups, measure
 from hwmodels import NO_ENGINE, catalog
 from jaxspec.runs.progress import Reporter
@@ -71,23 +70,6 @@ def test_errors_order_and_the_way_that_is_picked():
     assert alone["tokens per cycle alone"] == {"way": "a", "share_of_fastest": 0.4, "right": False}
     assert found["picked"]["batch 16"]["this model"]["way"] == "no speculation"
     assert draw(rows).axes[0].get_xlabel().startswith("speedup")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--device", "absent.toml"], "absent.toml"),
-        (["--device", "rtx-4090", "--repeats", "2"], "repeats is 2"),
-        (["--device", "rtx-4090", "--output-tokens", "8"], "allowed are 3 and 32"),
-    ],
-)
-def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys, arguments, words):
-    monkeypatch.setattr(sys, "argv", ["host_speedups", *arguments, "--out", str(tmp_path / "out")])
-    assert main() == 2
-    told = capsys.readouterr().err
-    assert len(told.strip().splitlines()) == 1
-    assert words in told
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.device_matrix

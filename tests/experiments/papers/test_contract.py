@@ -126,6 +126,7 @@ def test_summaries_follow_from_rows(paper, outcome):
         assert summary["simplest_predictors"] or set(summary["relative_error"]) == {"input"}
 
 
+@pytest.mark.paper("fpga_tree_sd", "huffllm", "mobile_npu")
 def test_cells_in_view_of_a_choice_are_no_predictions(paper, outcome):
     for table in paper.tables:
         summary, rows = outcome.summary[table.name], outcome.of(table.name)
@@ -141,6 +142,7 @@ def test_cells_in_view_of_a_choice_are_no_predictions(paper, outcome):
             assert not (row["by_outcome"] and row["status"] == "predicted")
 
 
+@pytest.mark.paper("fpga_tree_sd", "huffllm", "mobile_npu")
 def test_inherited_fits_have_values_and_their_cells(paper, outcome):
     for table in paper.tables:
         for cells, numbers in outcome.summary[table.name]["inherits"].items():

@@ -1,7 +1,5 @@
 """Where the numbers of a file's experts are from: kernels that a table mixes, and numbers that another table lends."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from kernel_samples import write_tables
@@ -13,9 +11,8 @@ from experiments.silicon.refit_experts import (
     fit_sources,
     judge_experts,
     seconds_of,
-    wider_record,
 )
-from hwmodels.analysis.calibration.experts import expert_table, rows_of_main_kernel
+from hwmodels.analysis.calibration.experts import expert_table
 from hwmodels.analysis.calibration.kernel_tables import DataSheet, KernelTableError, TableName
 from hwmodels.catalog.calibrated import calibrated_experts
 from hwmodels.catalog.calibrations import calibration_record
@@ -71,60 +68,6 @@ def lender(**changes):
     entry = calibration_record("h200-sxm", "vllm")["experts"]["bfloat16"]
     numbers = {name: float(value) for name, value in vars(COEFFICIENTS).items()}
     return entry | {"coefficients": numbers | changes}
-
-
-def test_rows_of_the_kernel_that_ran_most_networks(tmp_path):
-    rows = expert_table(TOY, "w4a16_mxfp4", root=table_of(tmp_path, unit()))
-    kept = rows_of_main_kernel(rows)
-    assert rows.kernels == ("main", "other")
-    assert kept.kernels == ("main",)
-    assert len(kept.tokens) == 28
-    assert set(kept.inner_size) == {1536, 3072}
-    assert rows_of_main_kernel(dataclasses.replace(rows, kernel=None)).tokens.tolist() == rows.tokens.tolist()
-
-
-def test_lent_numbers_are_judged_on_rows_that_they_have_not_seen(tmp_path):
-    folder = table_of(tmp_path, unit())
-    found = judge_experts(TOY, "w4a16_mxfp4", lender(), main_kernel=True, wide=unit(), root=folder, **OPTIONS)
-    assert found.fit is None
-    assert found.record["held_out_halves"] == pytest.approx([0.0, 0.0], abs=1e-5)
-    assert found.record["judged_on"] == "aiconfigurator-core toy/engine/1.0"
-    assert found.record["table"] == lender()["table"]
-    assert found.record["rows"] == 14  # those of uneven loads
-    assert any("14 rows of other kernels are left out; this one is main" in note for note in found.record["notes"])
-    # Numbers that say twice the time err by one.
-    twice = lender(launch_s=6e-5, pass_cost=4.0, memory_efficiency=0.4, operand_cost=120.0, compute_cost=4.0)
-    judged = judge_experts(TOY, "w4a16_mxfp4", twice, main_kernel=True, root=folder, **OPTIONS).record
-    assert judged["held_out_halves"] == pytest.approx([1.0, 1.0], abs=1e-4)
-    # And with the other kernel among them, which takes a quarter longer.
-    mixed = judge_experts(TOY, "w4a16_mxfp4", lender(), root=folder, **OPTIONS).record
-    assert mixed["errors"]["all rows, held out"]["mean"] == pytest.approx(0.2 / 3, abs=1e-4)
-
-
-def test_a_kernel_that_expands_reads_16_bits(tmp_path):
-    """Memory-bound launches of it take 16 / 4.25 times as long, and count as launches of 16 bits, not as fallen back."""
-    folder = table_of(tmp_path, unit(read_bits=16.0), kernels=("main",) * 3)
-    found = judge_experts(TOY, "w4a16_mxfp4", lender(), read_bits=16.0, wide=unit(), root=folder, **OPTIONS)
-    assert max(found.record["held_out_halves"]) < 1e-5
-    assert found.record["coefficients"]["read_bits"] == 16.0
-    assert found.record["baselines"]["16 bits, bytes scaled"]["mean"] > 0.3
-    assert "wider_from_tokens" not in found.record
-    plain = judge_experts(TOY, "w4a16_mxfp4", lender(), root=folder, **OPTIONS).record
-    assert plain["rows"] <= found.record["rows"]
-    assert max(plain["held_out_halves"]) > 0.3
-
-
-def test_from_which_tokens_on_the_wider_kernel_is_faster(tmp_path):
-    rows = expert_table(TOY, "w4a16_mxfp4", root=table_of(tmp_path, unit(), kernels=("main",) * 3))
-    chosen = np.ones(len(rows.tokens), bool)
-    own = seconds_of(unit(), rows, rows.weight_bits)
-    found = wider_record(unit(compute_cost=0.7), rows, chosen, own)
-    assert 64 < found["wider_from_tokens"] <= 9000
-    at = rows.tokens >= found["wider_from_tokens"]
-    wide = seconds_of(unit(compute_cost=0.7), rows, 16.0)
-    assert np.mean(wide[at] < own[at]) > 0.5
-    assert np.mean(wide[rows.tokens <= 16] < own[rows.tokens <= 16]) < 0.5
-    assert wider_record(unit(compute_cost=9.0), rows, chosen, own) == wider_record(None, rows, chosen, own) == {}
 
 
 def test_what_a_file_lends_is_what_has_just_been_fitted(monkeypatch, tmp_path, capsys):

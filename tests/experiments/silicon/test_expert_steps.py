@@ -19,6 +19,7 @@ def chosen(cells, network, gpu, engine, phase):
     return [c for c in cells if (c.network, c.gpu, c.engine, c.phase) == (network, gpu, engine, phase)]
 
 
+@pytest.mark.device_matrix("gpt-oss-20b-h100-sxm-trtllm")
 @pytest.mark.parametrize(
     ("network", "gpu", "engine"),
     [
@@ -39,6 +40,7 @@ def test_steps_keep_to_the_targets(cells, network, gpu, engine):
         assert np.abs(prefill).max() < expert_steps.LARGEST
 
 
+@pytest.mark.device_matrix
 def test_a_row_by_hand(cells):
     few = chosen(cells, "gpt-oss-20b", "l40s", "vllm", "decode")[:12]
     beyond = np.array([expert_steps.beyond_cache(cell) for cell in few])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.silicon import mixture_steps, steps
+from experiments.silicon import mixture_steps
 from hwmodels import catalog, touched_experts
 from hwmodels.analysis.calibration.kernel_tables import touched_in_table
 
@@ -13,18 +13,6 @@ pytestmark = pytest.mark.device_matrix
 @pytest.fixture(scope="module")
 def cells():
     return mixture_steps.read_cells()
-
-
-def test_cells_are_written_as_they_are_read(cells, tmp_path):
-    assert {(c.network, c.gpu, c.experts) for c in cells} == {
-        (network, gpu, ways)
-        for network in mixture_steps.NETWORKS
-        for gpu in mixture_steps.GPUS
-        for ways in mixture_steps.EXPERT_WAYS
-    }
-    path = tmp_path / "cells.csv"
-    path.write_text(steps.write_cells(cells[:9]), encoding="utf-8")
-    assert mixture_steps.read_cells(path) == cells[:9]
 
 
 def test_as_many_experts_are_touched_as_in_the_tables(cells):

@@ -34,16 +34,6 @@ def test_no_fit_of_a_table_sees_them(monkeypatch):
     assert any("3 rows of 3 shapes are left out" in note for note in found.report.notes)
 
 
-def test_rows_of_arithmetic_by_small_matrices_are_fitted_to(monkeypatch):
-    """An L40S with vLLM: FP8 leaves out few rows by small matrices; its 16 bits none."""
-    monkeypatch.setattr(refit, "data_sheet", lambda *args, **options: DataSheet(3e14, 1e12, 142.0))
-    name, sides = TableName("l40s", "vllm", "0.24.0", "gemm"), np.array([1024.0, 8192.0] * 2)
-    m = np.array([16.0, 16.0, 512.0, 512.0])
-    left = lambda kind, bits: refit.left_out(name, GemmTable(m, sides, sides, np.ones(4), bits, kind)).tolist()
-    assert left("fp8", 8.0) == [True, False, False, False]
-    assert left("bfloat16", 16.0) == [False] * 4
-
-
 @pytest.mark.parametrize("name", refit.CATALOG)
 def test_files_of_the_catalog_are_fitted_as_it_says(name):
     """Formats named there leave rows out, beside a note; no other file says so."""

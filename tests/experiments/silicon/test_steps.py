@@ -12,12 +12,6 @@ def cells():
     return steps.read_cells()
 
 
-def test_cells_are_written_as_they_are_read(cells, tmp_path):
-    path = tmp_path / "cells.csv"
-    path.write_text(steps.write_cells(cells[:50]), encoding="utf-8")
-    assert steps.read_cells(path) == cells[:50]
-
-
 @pytest.mark.device_matrix
 def test_steps_of_one_gpu_keep_to_the_bars(cells):
     chosen = [c for c in cells if c.gpu == "h200-sxm" and c.network == "llama-3.1-8b" and c.kv_bits == 16]

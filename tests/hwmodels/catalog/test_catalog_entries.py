@@ -1,6 +1,6 @@
 import pytest
 
-from hwmodels.catalog.entries import EntryError, near_matches, parse_entry
+from hwmodels.catalog.entries import EntryError, parse_entry
 from hwmodels.numerics.fields import COUNT, FLAG, NOT_NEGATIVE, POSITIVE, SHARE
 
 RULES = {"rate": POSITIVE, "latency_s": NOT_NEGATIVE, "memory.efficiency": SHARE, "layers": COUNT, "tied": FLAG}
@@ -59,10 +59,6 @@ def test_says_what_is_wrong_in_one_line(old, new, message):
     with pytest.raises(EntryError, match=f"^thing.toml: {message}") as caught:
         parse_entry(GOOD.replace(old, new, 1), RULES, where="thing.toml")
     assert "\n" not in str(caught.value)
-
-
-def test_near_matches_may_be_none():
-    assert near_matches("zzz", ["rate"]) == ""
 
 
 def test_optional_fields_may_be_missing_but_not_wrong():

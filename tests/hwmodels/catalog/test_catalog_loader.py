@@ -1,7 +1,6 @@
 """A table that every catalog entry passes, and what happens to names and files that are none."""
 
 import dataclasses
-from pathlib import Path
 
 import jax
 import pytest
@@ -132,20 +131,6 @@ def test_device_file_with_a_fault_is_named(tmp_path):
     path.write_text(MINE.replace("50e9", "-50e9"), encoding="utf-8")
     with pytest.raises(ValueError, match=r"mine.toml: memory.bandwidth_bytes_per_s is -5"):
         catalog.device_from_file(path)
-
-
-def test_file_that_cannot_be_read(tmp_path):
-    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
-    for name in ("absent.toml", "binary.toml", "."):
-        with pytest.raises(catalog.EntryError, match="cannot be read as a text file"):
-            catalog.device_from_file(tmp_path / name)
-
-
-def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
-    """As some editors write it."""
-    place = tmp_path / "mine.toml"
-    place.write_bytes(b"\xef\xbb\xbf" + (Path(catalog.__file__).with_name("devices") / "rtx-4090.toml").read_bytes())
-    assert catalog.device_entry(str(place)).device == catalog.device("rtx-4090")
 
 
 @pytest.mark.parametrize("name", catalog.architecture_names())

@@ -9,7 +9,7 @@ from hwmodels.catalog.device_entries import number_rules, parse_device
 from hwmodels.compute.systolic.array import SystolicArray
 from hwmodels.compute.vector_array import Polynomial, VectorArray
 from hwmodels.compute.weight_layouts import TileGroups
-from hwmodels.decoders.decoder import DECODER_KINDS, Decoder
+from hwmodels.decoders.decoder import DECODER_KINDS
 from hwmodels.network.operators import StepShape
 
 
@@ -194,24 +194,6 @@ def test_no_decoder_is_infinitely_fast(kind):
         parse_device(text, where="mine.toml")
 
 
-def test_both_numbers_of_a_decoders_rate_are_asked_for_at_once():
-    text = BASE + MEMORY + without(without(DECODER, "symbols_per_cycle"), "frequency_hz").replace("huffman_cam", "mx")
-    with pytest.raises(
-        EntryError, match=r"decoder\.frequency_hz is missing; .* and likewise decoder\.symbols_per_cycle$"
-    ):
-        parse_device(text, where="mine.toml")
-
-
-@pytest.mark.device_matrix
-def test_a_decoder_without_a_rate_is_refused_in_python(toy_device, small):
-    device = toy_device.replace(decoder=Decoder(frequency_hz=1e9, kind="unary"))
-    work = step_operators(
-        small, StepShape(tokens=1.0, batch=1.0, context_tokens=5.0, weight_bits=uniform_weight_bits(5.0), kv_bits=16.0)
-    )
-    with pytest.raises(ValueError, match=r"'unary' has no limit of symbols per cycle.*set symbols_per_cycle"):
-        step_cost(device, work)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -227,12 +209,3 @@ def test_nothing_of_a_chip_is_free(text, message):
     # Said to be nothing, or where no energy is reported, it may be.
     parse_device(BASE + text.replace(CHIP, ""), where="mine.toml")
     parse_device(BASE + MEMORY.replace("5e-12", "0") + CHIP, where="mine.toml")
-
-
-def test_area_of_elements_needs_a_unit_that_has_them():
-    chip = CHIP + f"element_area_m2 = {number(4e-10)}\n"
-    device = parse_device(BASE + MEMORY + VECTOR + chip, where="mine.toml").device
-    assert device.chip.element_area_m2 == 4e-10
-    assert "chip.element_area_m2" in number_rules(device)
-    with pytest.raises(EntryError, match=r"chip.element_area_m2 came, but the device has no matrix unit"):
-        parse_device(BASE + MEMORY + chip, where="mine.toml")

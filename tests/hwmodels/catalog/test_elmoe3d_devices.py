@@ -55,33 +55,3 @@ def test_table_1_follows_from_banks_pins_elements_and_clocks(capacity):
     links = unit.links
     assert links.aggregation_bytes_per_s == table1("bandwidth", "Logic Die", parameter="Aggr. Link") * GB
     assert links.streamline_bytes_per_s == table1("bandwidth", "Logic Die", parameter="Streamline Link") * GB
-
-
-def baseline(metric, platform, component):
-    return printed("accelerator_baselines", metric=metric, platform=platform, component=component)
-
-
-def test_baselines_follow_from_ratios_and_throughputs():
-    external = baseline("bandwidth", "all platforms", "LPDDR5") * GB
-    tops = baseline("compute_throughput", "xPU-PIM", "PIM")
-    expected = {
-        "pim": (baseline("internal_to_external_bandwidth_ratio", "xPU-PIM", "PIM"), tops),
-        "logic-pim": (
-            baseline("internal_to_external_bandwidth_ratio", "xPU-LogicPIM", "near-memory logic"),
-            tops * baseline("compute_throughput_relative_to_xpu_pim", "xPU-LogicPIM", "near-memory logic"),
-        ),
-    }
-    for name, (ratio, throughput) in expected.items():
-        alone, device = catalog.device(f"elmoe3d-{name}"), catalog.device(f"elmoe3d-xpu-{name}")
-        unit = device.matrix_unit
-        assert device.memory.bandwidth_bytes_per_s == pytest.approx(ratio * external, rel=1e-9)
-        assert unit.external_share * device.memory.bandwidth_bytes_per_s == pytest.approx(external, rel=1e-9)
-        assert device.memory.capacity_bytes == baseline("capacity", "all platforms", "LPDDR5") * GB
-        assert unit.near.peak_flops_per_s / TERA == pytest.approx(throughput, rel=2e-3)
-        # The xPU's part is the xPU, and what computes in memory is the device that does so alone.
-        assert unit.host == catalog.device("elmoe3d-xpu").matrix_unit
-        assert unit.near == alone.matrix_unit
-        assert alone.memory.bandwidth_bytes_per_s == device.memory.bandwidth_bytes_per_s
-        # Eight-bit weights from the banks keep the elements just busy.
-        rate = device.memory.bandwidth_bytes_per_s * 2 * unit.near.reuse
-        assert rate == pytest.approx(unit.near.peak_flops_per_s, rel=1e-9)

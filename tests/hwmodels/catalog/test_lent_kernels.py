@@ -46,6 +46,7 @@ def seconds(device, network, *, context, tokens=1.0, batch=1.0):
     return float(priced.cost.total_s)
 
 
+@pytest.mark.device_matrix
 @pytest.mark.parametrize("network", ["llama-3.1-8b", "gemma-3-12b", "glm-4.7-flash"])
 def test_verification_along_uncut_contexts_never_gets_cheaper(network):
     uncut = catalog.device("a100-sxm-80gb", engine="vllm")

@@ -43,10 +43,6 @@ def prompted(name, tokens):
     return tokens / float(step_cost(SIXTY, step_operators(catalog.architecture(name), step)).total_s)
 
 
-def test_the_peak_is_cores_by_lanes_by_clock():
-    assert pytest.approx(80 * 128 * 2 * 1.398e9, rel=2e-3) == DEVICE.peak_flops_per_s
-
-
 @pytest.mark.parametrize("name", FITTED)
 def test_latency_and_bandwidth_give_the_runs_that_they_are_solved_from(name):
     # Rounded to three digits.

@@ -1,7 +1,6 @@
 """Machines of the papers by name: their printed sizes, what bounds them, and where decoders may sit."""
 
 import jax
-import numpy as np
 import pytest
 
 from hwmodels import OPERATORS, catalog, step_cost, step_operators, uniform_weight_bits
@@ -65,14 +64,6 @@ def test_huffllms_arrays_are_those_of_its_table(name):
     assert device.decoder.count == array.columns
 
 
-@pytest.mark.parametrize(("name", "pes"), [("huffllm-simba", 16), ("huffllm-simba-256", 256)])
-def test_both_readings_of_simbas_elements(name, pes):
-    device = catalog.device(name)
-    assert device.matrix_unit.pe_rows * device.matrix_unit.pe_columns == pes
-    assert device.matrix_unit.peak_flops_per_s == device.peak_flops_per_s == pes * 64 * 2 * 2e9
-    assert float(chip_area(device)) > 0
-
-
 def test_each_machine_is_bound_by_memory_array_or_decoders():
     ws, npu = catalog.device("huffllm-ws"), catalog.device("cassandra-npu")
     assert bound_of(ws, 1.0, HUFFMAN_BITS) == "memory"
@@ -102,11 +93,3 @@ def test_the_place_of_decoders_on_a_gpu_changes_a_draft_step():
     wide = [float(step(changed(gpu, "decoder", place=place), 1.0, 16.0).total_s) for place in ("dma", "l2")]
     assert wide[0] == wide[1]
     assert gpu.decoder.count == decoders_needed(gpu.decoder, 5e12 / 2.52e9, 5.0, partitions=12)
-
-
-@pytest.mark.parametrize("name", [name for name in catalog.device_names() if name.startswith("elmoe3d")])
-def test_elmoe3ds_machines_have_energy_and_a_die(name):
-    device = catalog.device(name)
-    assert all(tier.energy_j_per_bit is not None for tier in device.tiers)
-    elements = device.chip.element_area_m2 * device.matrix_unit.elements
-    assert np.isclose(float(chip_area(device)), elements / 0.93, rtol=2e-3)  # PEs are 93 % of the die, sec. 6

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from hwmodels.compute.vector_array import EXPONENTIALS, GatheredTable, Polynomial, polynomial_steps, taylor_degree
+from hwmodels.compute.vector_array import taylor_degree
 
 
 def largest_error(degree):
@@ -20,17 +20,3 @@ def test_the_degree_is_the_least_that_is_exact_enough(bits):
     # The omitted terms sum to little more than the first of them.
     assert largest_error(degree) < 1.5 * 2.0**-bits
     assert degree == 0 or largest_error(degree - 1) > 2.0**-bits
-
-
-def test_degrees_of_the_two_formats():
-    assert (taylor_degree(11), taylor_degree(24)) == (5, 9)
-    assert (polynomial_steps(11), polynomial_steps(24)) == (8, 12)
-    with pytest.raises(ValueError, match="significand_bits is 0; it must be >= 1"):
-        taylor_degree(0)
-
-
-def test_registers_and_memory():
-    table, chain = GatheredTable(gather_packets=31.0, table_bytes=700.0), Polynomial(steps=8.0, step_packets=5.0)
-    assert (table.register_packets, table.on_chip_bytes) == (31.0, 700.0)
-    assert (chain.register_packets, chain.on_chip_bytes) == (40.0, 0.0)
-    assert {type(table), type(chain)} == set(EXPONENTIALS.values())

@@ -67,22 +67,3 @@ def test_tokens_take_as_many_times_as_long():
     seconds = unit_checks.product_time(array, tokens, 36, 49, 16.0, 0.0)
     np.testing.assert_allclose(seconds / tokens, seconds[0], rtol=1e-5)
     assert float(seconds[0]) > 1.1 * float(seconds_per_token(array, 36 * 49))
-
-
-def test_matrix_mode_pays_from_its_token_count_on():
-    tokens = np.arange(1, 13)
-    vector, matrix = (
-        unit_checks.product_time(array_of(parallel_tokens=groups), tokens, 35, 48, 16.0, 0.0) for groups in (1.0, 3.0)
-    )
-    assert np.all(matrix[:2] > vector[:2])
-    np.testing.assert_allclose(matrix[2::3], vector[2::3], rtol=1e-6)
-    # Few outputs leave columns idle in vector mode.
-    assert seconds_of(array_of(parallel_tokens=3.0), 3, 35, 2) == pytest.approx(seconds_of(array_of(), 3, 35, 2) / 3)
-
-
-def test_narrow_weights_change_the_rate_and_the_peak_is_theirs():
-    array = array_of(packing=2.0)
-    assert float(seconds_per_token(array, 1e6)) == pytest.approx(
-        2 * float(seconds_per_token(array, 1e6, weight_bits=8.5))
-    )
-    assert 2e6 / float(seconds_per_token(array, 1e6, weight_bits=8.5)) == pytest.approx(array.peak_flops_per_s)

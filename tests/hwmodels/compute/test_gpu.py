@@ -1,14 +1,11 @@
 import math
 
-import chex
 import jax
-import jax.numpy as jnp
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwmodels.compute.gpu import TILINGS, GpuGemm, at_width, gemm_time
+from hwmodels.compute.gpu import TILINGS, GpuGemm, gemm_time
 from hwmodels.compute.gpu_experts import GemmCoefficients, stack_widths
 
 pytestmark = pytest.mark.device_matrix
@@ -94,15 +91,6 @@ def test_by_hand():
     assert float(unit.product_time(96, 3000, 512)) == pytest.approx(exact, rel=1e-5)
 
 
-def test_whole_waves_are_counted_exactly():
-    # 107 multiprocessors, 107 tiles of 128 x 256: one wave, not two, whatever the division rounds to.
-    c = coefficients(wave_rounding=1.0, operand_cost=1e5)
-    one, more = (float(unit_of(c).product_time(128, 4096, 256 * tiles)) for tiles in (107, 108))
-    assert more > 1.02 * one
-    jitted = jax.jit(lambda n: GpuGemm(3.1e14, 2.1e12, 107.0, stack_widths([c])).product_time(128, 4096, n))
-    assert float(jitted(256.0 * 107)) == pytest.approx(one, rel=1e-5)
-
-
 SIZES = st.floats(1.0, 3e4)
 
 
@@ -113,33 +101,6 @@ def test_never_faster_than_the_peak(m, k, n, temperature):
     assert float(smooth_product(unit, float(m), k, n, temperature)) >= 2 * m * k * n / 3.1e14 * (1 - 1e-5)
 
 
-def test_smooth_counts_tend_to_the_exact_ones():
-    unit = unit_of()
-    exact = float(unit.product_time(17.0, 4096.0, 5000.0))
-    gaps = [abs(float(unit.product_time(17.0, 4096.0, 5000.0, temperature=t)) / exact - 1) for t in (0.3, 1e-2, 1e-4)]
-    assert gaps[0] > gaps[1] > gaps[2]
-    assert gaps[2] < 1e-3
-    traced = jax.jit(lambda t: unit.product_time(17.0, 4096.0, 5000.0, temperature=t))(0.0)
-    assert float(traced) == pytest.approx(exact, rel=1e-6)
-
-
-def test_widths_are_met_and_joined():
-    middle = coefficients(launch_s=9e-6)
-    unit = unit_of(PACKED, middle, coefficients(), widths=(4.0, 8.0, 16.0))
-    for bits, c in ((4.0, PACKED), (8.0, middle), (16.0, coefficients()), (2.0, PACKED), (20.0, coefficients())):
-        for given_bits in (bits, jnp.float32(bits)):
-            chex.assert_trees_all_close(at_width(unit, given_bits), jax.tree.map(jnp.float32, c), rtol=1e-5, atol=1e-12)
-    # Half way all are the mean; a quarter of the way 3/16 - 2/64 = 5/32 of the step is taken.
-    assert float(at_width(unit, 12.0).launch_s) == pytest.approx((9e-6 + 4e-6) / 2, rel=1e-5)
-    assert float(at_width(unit, 5.0).launch_s) == pytest.approx(4e-6 + 5e-6 * 5 / 32, rel=1e-5)
-    launches = at_width(unit, jnp.linspace(4, 16, 97)).launch_s
-    assert np.all(np.diff(launches[:33]) >= 0)
-    assert np.all(np.diff(launches[32:]) <= 0)
-    assert float(unit.memory_efficiency) == pytest.approx(0.77)
-    with pytest.raises(ValueError, match="increasing"):
-        unit_of(PACKED, middle, widths=(8.0, 4.0))
-
-
 @pytest.mark.parametrize(("m", "k", "n", "temperature"), [(3.3, 4100.0, 6100.0, 0.0), (150.0, 1700.0, 3100.0, 0.2)])
 def test_gradient(m, k, n, temperature, check_gradient):
     unit = unit_of(PACKED, coefficients(), widths=(4.0, 16.0))
@@ -148,17 +109,3 @@ def test_gradient(m, k, n, temperature, check_gradient):
         check_gradient(lambda both: timed(*both), (unit, m, k, n, 11.0), step=1e-6)
     else:
         check_gradient(lambda u: timed(u, m, k, n, 11.0), unit, step=1e-6)
-
-
-def test_batches_and_one_trace(jit_once):
-    m, k, n = (np.array(sizes, float) for sizes in zip(*SHAPES))
-    once = jit_once(lambda u, m: u.product_time(m, k, n))
-    for peak in (1e14, 3e14):
-        unit = unit_of(peak_flops_per_s=peak)
-        alone = [float(unit.product_time(*shape)) for shape in SHAPES]
-        np.testing.assert_allclose(once(unit, m), alone, rtol=1e-4)
-    units = jax.tree.map(
-        lambda *leaves: jnp.stack(jnp.broadcast_arrays(*leaves)), unit_of(), unit_of(coefficients(launch_s=1e-6))
-    )
-    times = jax.vmap(lambda u: gemm_time(u, 7.0, 4096.0, 4096.0))(units)
-    assert float(times[0] - times[1]) == pytest.approx(3e-6, rel=1e-3)

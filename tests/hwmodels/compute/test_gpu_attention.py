@@ -9,8 +9,6 @@ from hwmodels.compute.gpu_attention import (
     attention_parts,
     block_time,
     decode_attention_time,
-    streaming_time,
-    unsplit_time,
 )
 
 UNIT = GpuAttention(
@@ -63,33 +61,6 @@ def test_pairs_fill_multiprocessors_in_rounds():
     assert float(block_time(BLOCKS, 0.0, 0.0)) == 0.0
 
 
-def test_contexts_that_are_not_cut_take_as_long_for_few_sequences_as_for_one():
-    """TensorRT-LLM's kernels for 8-bit keys and values on an L40S: 533 us for 1, 2 and 4 sequences of 32768 tokens."""
-    unit = UNIT.replace(block_byte_s=6e-11, split_pairs=0.5, multiprocessors=140.0, ramp=0.0)
-    parts = lambda batch, moved: attention_parts(
-        [unit],
-        (8.0,),
-        jnp.asarray(moved),
-        jnp.asarray(2e6 * 8 * batch),
-        jnp.asarray(8e3),
-        jnp.asarray(8.0 * batch),
-        jnp.asarray(8.0),
-    )
-    times = [float(parts(batch, 2e6 * 8 * batch)[1]) for batch in (1.0, 2.0, 4.0)]
-    assert times[0] == pytest.approx(6e-11 * 2e6, rel=0.06)
-    assert times[2] < 1.1 * times[0]
-    # Queries and results of many new tokens are not read by every block.
-    assert float(parts(1.0, 3e7)[1]) < 1.01 * times[0]
-
-
-def test_a_cache_serves_what_fits_into_it_when_one_layer_is_timed_again_and_again():
-    half = float(streaming_time(CACHED.replace(ramp=0.0), 4e7))
-    # Half of 40 MB comes three times as fast.
-    assert half == pytest.approx(4e7 / 1.6e12 * (1 - 0.5 * 2 / 3), rel=1e-6)
-    sizes = np.geomspace(1e4, 1e10, 200)
-    assert np.all(np.diff(np.asarray(streaming_time(CACHED, sizes))) > 0)
-
-
 @pytest.mark.device_matrix
 def test_a_step_reads_its_cache_from_memory():
     moved, context, bits = jnp.array([1e6, 2e7, 1e9]), jnp.full(3, 500.0), jnp.full(3, 16.0)
@@ -113,47 +84,3 @@ def test_kernels_of_eight_bits_count_where_they_are_faster():
     assert np.all(np.diff(slower) <= 0)
     assert slower[0] == pytest.approx(faster[0])
     assert slower[2] == pytest.approx(slower[0])
-
-
-UNSPLIT = {
-    "rows": 10.0 * 5.0,
-    "tokens": 5.0,
-    "visible_tokens": 3000.0,
-    "depth": 256.0,
-    "multiprocessors": 70.0,
-    "peak_flops_per_s": 7e13,
-}
-
-
-def test_a_block_takes_a_whole_tile_along_the_context():
-    # 10 blocks on 70 multiprocessors of 1e12 FLOP/s each, of which 0.86: 3000 · 2 · 256 · 64 FLOPs, and (1/7)^4 / 4 more.
-    seconds = lambda **more: float(unsplit_time(64.0, **(UNSPLIT | more)))
-    assert seconds() == pytest.approx(3000 * 2 * 256 * 64 / 0.86e12, rel=1e-3)
-    # Fewer tokens of as many blocks take as long, three times the multiprocessors take three rounds.
-    assert seconds(rows=20.0, tokens=2.0) == pytest.approx(seconds())
-    assert seconds(rows=210.0 * 5.0) == pytest.approx(3 * seconds(), rel=0.01)
-    for name, values in (
-        ("rows", (5.0, 50.0, 350.0, 4000.0)),
-        ("visible_tokens", (1.0, 500.0, 1e5)),
-        ("depth", (128.0, 576.0)),
-    ):
-        found = [seconds(**{name: value}) for value in values]
-        assert found == sorted(found), name
-
-
-def test_a_kernel_that_does_not_cut_contexts_takes_what_was_published():
-    # FlashAttention 2 on an RTX 3090 with 8 new tokens, milliseconds (vllm-project/flash-attention, pull request 193).
-    for tokens, head_dim, heads, published in (
-        (4096, 256, 12, 0.375),
-        (32768, 256, 12, 2.9393),
-        (200000, 256, 12, 15.7886),
-        (32768, 128, 32, 1.336),
-    ):
-        shape = {"rows": 8.0 * heads, "tokens": 8.0, "visible_tokens": float(tokens), "depth": 2.0 * head_dim}
-        found = unsplit_time(64.0, **shape, multiprocessors=82.0, peak_flops_per_s=71e12)
-        assert 1e3 * float(found) == pytest.approx(published, rel=0.13)
-
-
-@pytest.mark.device_matrix
-def test_gradient_of_uncut_contexts(check_gradient):
-    check_gradient(lambda tree: unsplit_time(64.0, **tree), UNSPLIT)

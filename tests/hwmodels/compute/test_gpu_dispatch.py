@@ -1,6 +1,5 @@
 import dataclasses
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -61,24 +60,3 @@ def test_more_rows_never_take_less(largest, temperature):
     unit = dataclasses.replace(UNIT, dispatched_rows=((8.0, largest),))
     seconds = np.asarray(unit.product_time(m, 3001.0, 1700.0, weight_bits=8.0, temperature=temperature))
     assert np.all(np.diff(seconds) >= -1e-5 * seconds[1:])
-
-
-@pytest.mark.device_matrix
-def test_smooth_counts_meet_exact_ones_and_have_their_slopes():
-    m = jnp.asarray([3.0, 100.0, 129.5, 256.0, 300.0, 1000.0])
-    exact = UNIT.product_time(m, 3001.0, 1700.0, weight_bits=8.0)
-    near = UNIT.product_time(m, 3001.0, 1700.0, weight_bits=8.0, temperature=1e-6)
-    np.testing.assert_allclose(near, exact, rtol=1e-3)
-    with jax.enable_x64(True):
-        precise = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), UNIT)
-        time = jax.jit(lambda m: precise.product_time(m, 3001.0, 1700.0, weight_bits=8.0, temperature=0.3))
-        for rows in (90.0, 200.0, 777.0):
-            slope = (float(time(jnp.float64(rows + 1e-4)) - time(jnp.float64(rows - 1e-4)))) / 2e-4
-            assert float(jax.grad(time)(jnp.asarray(rows, jnp.float64))) == pytest.approx(slope, rel=1e-2, abs=1e-12)
-
-
-def test_only_the_format_that_is_named():
-    library = dataclasses.replace(UNIT, dispatched_rows=())
-    other = dataclasses.replace(UNIT, dispatched_rows=((4.0, 256.0),))
-    times = [float(u.product_time(65.0, 4000.0, 1000.0, weight_bits=8.0)) for u in (library, other, UNIT)]
-    assert times[0] == times[1] != times[2]

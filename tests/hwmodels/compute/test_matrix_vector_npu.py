@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import unit_checks
 
-from hwmodels import OPERATORS, Chip, catalog, step_cost, step_operators, uniform_weight_bits
+from hwmodels import OPERATORS, catalog, step_cost, step_operators, uniform_weight_bits
 from hwmodels.compute import matrix_vector_npu
 from hwmodels.compute.matrix_vector_npu import SCHEDULES, MatrixVectorNpu
 from hwmodels.compute.vector_array import GatheredTable, VectorUnits, softmax_time
@@ -159,20 +159,6 @@ def test_what_is_no_product_comes_over_the_core_path():
     np.testing.assert_array_equal(np.asarray(slow.operator_s)[others], np.asarray(fast.operator_s)[others])
 
 
-def test_idle_rows_take_energy():
-    chip = Chip(energy_j_per_flop=1e-12, static_power_w=0.0)
-    vector = on_v75().matrix_unit.vector.replace(power_w=None)
-    energies = [
-        float(priced(on_v75(host=None, vector=vector).replace(chip=chip), tokens)[1].energy.arithmetic_j)
-        for tokens in (1.0, 16.0)
-    ]
-    # 2 and 32 rows are one tile for all products with weights; attention and norms are the little that differs.
-    assert energies[1] < 1.2 * energies[0]
-    work, _ = priced(on_v75())
-    tiles = 2 * 32 * (float(work.weight_bytes.sum()) * 8 / 4.5)
-    assert energies[0] == pytest.approx(tiles * 1e-12, rel=0.2)
-
-
 def test_schedules():
     m, k, n, bits, temperatures = unit_checks.grid(SIZES)
     pipelined, serial = (unit_checks.product_time(npu_of(s), m, k, n, bits, temperatures) for s in SCHEDULES)
@@ -185,11 +171,3 @@ def test_schedules():
     # Many strips: the slowest stage alone.
     stages = stage_times(npu_of(), 3, 7, 10**5, weight_bits=4.5)
     assert seconds_of(npu_of(), 3, 7, 10**5, 4.5) == pytest.approx(float(max(stages)), rel=1e-4)
-
-
-def test_conversion_ends_smoothly_below_the_limit():
-    bits = np.linspace(15, 16.5, 60, dtype=np.float32)
-    vector_s = stage_times(npu_of(), 3, 7, 9, weight_bits=bits, temperature=0.4).vector_s
-    assert np.all(vector_s[bits >= 16] == 0)
-    assert np.all(vector_s[bits < 15.6] > 0)
-    assert np.max(np.abs(np.diff(vector_s))) < 0.2 * np.max(vector_s)

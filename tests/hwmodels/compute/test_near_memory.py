@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import unit_checks
 
-from hwmodels.compute.near_memory import NearMemoryUnit, active_share, weight_fetches
+from hwmodels.compute.near_memory import NearMemoryUnit, active_share
 
 
 def seconds_of(unit, m, k, n, weight_bits=16.0):
@@ -85,30 +85,3 @@ def test_traffic_of_more_weights_never_takes_less(temperature):
         k, n = np.broadcast_arrays(*sides(extents))
         used = np.array([float(share(unit, *one, temperature=temperature)) for one in zip(k, n, strict=True)])
         assert np.all(np.diff(k * n / used) >= -1e-4 * (k * n / used)[:-1])
-
-
-def test_no_reuse_means_a_pass_for_each_activation():
-    tokens = np.arange(1, 18)
-    passes = product_seconds(IN_BANK, tokens, 40, 30, 8.5, 0.0) / product_seconds(IN_BANK, 1, 40, 30, 8.5, 0.0)
-    np.testing.assert_allclose(passes, tokens, rtol=1e-6)
-    np.testing.assert_array_equal([float(weight_fetches(IN_BANK, m)) for m in (1, 17)], [1, 17])
-    # Relaxed, 9 activations are 9/7 of a pass of 7.
-    assert float(weight_fetches(BONDED, 9.0, 1.0)) == pytest.approx(9 / 7)
-    some = product_seconds(BONDED, tokens, 40, 30, 8.5, 0.0) / product_seconds(BONDED, 1, 40, 30, 8.5, 0.0)
-    np.testing.assert_allclose(some, [1] * 7 + [2] * 7 + [3] * 3, rtol=1e-6)
-
-
-def test_share_of_small_and_large_products():
-    # One block occupies one of five; many rounds occupy nearly all of the time.
-    assert float(share(BONDED, 4, 3)) == pytest.approx(1 / 5)
-    assert float(share(BONDED, 16, 3)) == pytest.approx(4 / 5)
-    assert float(share(BONDED, 24, 3)) == pytest.approx(6 / 10)
-    assert float(share(BONDED, 4004, 300)) > 0.99
-
-
-def test_relaxed_share_stays_a_share():
-    for temperature in (1e-6, 0.1, 0.7, 1.0):
-        for k, n in itertools.product((0.7, 4, 9, 33), (1, 8, 31)):
-            relaxed = float(share(BONDED, k, n, temperature=temperature))
-            assert 0 < relaxed <= 1 + 1e-6
-    assert float(share(BONDED, 10, 8, temperature=1e-6)) == pytest.approx(float(share(BONDED, 10, 8)), rel=1e-3)

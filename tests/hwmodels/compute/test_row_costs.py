@@ -20,21 +20,6 @@ def test_measured_places_are_exact_at_temperature_0():
         assert float(row_factor(COSTS, rows, size)) == pytest.approx(COSTS.factors[i][j], rel=1e-6)
 
 
-def test_beyond_and_between_what_was_measured():
-    # Beyond: the nearest; between rows and between matrices: the geometric mean at the middle of the logarithms.
-    assert float(row_factor(COSTS, 500.0, 2.0)) == pytest.approx(1.0)
-    assert float(row_factor(COSTS, 0.3, 1e9)) == pytest.approx(0.7)
-    assert float(row_factor(COSTS, 2.0**0.5, 1e4)) == pytest.approx((0.4 * 1.1) ** 0.5, rel=1e-5)
-    assert float(row_factor(COSTS, 8.0, (1e4 * 3e6) ** 0.5)) == pytest.approx((0.9 * 0.8) ** 0.5, rel=1e-5)
-
-
-def test_one_matrix_and_one_row_are_enough():
-    alone = RowCosts((100.0,), (3.0,), ((1.7,),))
-    np.testing.assert_allclose(
-        row_factor(alone, np.array([1.0, 3.0, 9.0]), np.array([5.0, 100.0, 1e8])), 1.7, rtol=1e-6
-    )
-
-
 def test_temperature_takes_the_steps_away():
     assert float(row_factor(COSTS, 1.0, 1e4, 1.0)) == 1.0
     assert float(row_factor(COSTS, 1.0, 1e4, 0.5)) == pytest.approx(0.4**0.5, rel=1e-6)

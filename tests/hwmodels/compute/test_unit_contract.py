@@ -77,10 +77,12 @@ def test_times_shares_and_energies_are_in_their_ranges(device):
     units.stays_in_range(device)
 
 
+@pytest.mark.device_matrix("roofline", "systolic_array", "calibrated_gpu")
 def test_energy_is_known_where_there_is_a_chip(device):
     units.knows_energy_of_chips(device)
 
 
+@pytest.mark.device_matrix("roofline", "systolic_array", "calibrated_gpu", "measured_host")
 def test_more_work_never_takes_less(device):
     units.takes_no_less_for_more(device)
 
@@ -89,9 +91,11 @@ def test_new_values_are_not_traced_again(device):
     units.traces_once(device)
 
 
+@pytest.mark.device_matrix("roofline", "systolic_array", "measured_host")
 def test_a_batch_of_devices_and_works_is_what_each_of_them_gives(device):
     units.maps(device)
 
 
+@pytest.mark.device_matrix("roofline", "systolic_array", "vector_array")
 def test_gradient(device):
     units.has_right_gradients(device)

@@ -170,22 +170,3 @@ def test_search_finds_what_trying_all_mappings_finds(m, k, n, bandwidth):
     # Of the fastest, the cheapest; the search tries no tile that is not an equal part, which may be cheaper by its copies.
     best = min(w.total_j for w, time in zip(walked, times, strict=True) if time <= times.min() * (1 + 1e-9))
     assert best * (1 - 1e-9) <= cost.total_j <= best * 1.03
-
-
-def test_search_with_room_moves_everything_once():
-    roomy = ARRAY.replace(weight_buffer_bytes=1e6, input_buffer_bytes=1e6, accumulator_buffer_bytes=1e6)
-    _, cost = search(roomy, 11, 46, 35, **OPTIONS)
-    assert cost.dram_weight_bits == 46 * 35 * 11
-    assert cost.dram_activation_bits == 11 * (46 + 35) * 16
-    # Tight buffers move no less, and narrower weights never more bits.
-    _, tight = search(ARRAY, 11, 46, 35, **OPTIONS)
-    assert tight.dram_activation_bits > cost.dram_activation_bits
-    _, narrow = search(ARRAY, 11, 46, 35, **{**OPTIONS, "weight_bits": 5.0})
-    assert narrow.total_s < tight.total_s
-
-
-def test_nothing_fits():
-    with pytest.raises(ValueError, match="enlarge the smallest"):
-        search(ARRAY.replace(accumulator_buffer_bytes=3.9), 2, 3, 4, **OPTIONS)
-    with pytest.raises(ValueError, match="k is"):
-        search(ARRAY, 2, 3.5, 4, **OPTIONS)

@@ -81,28 +81,6 @@ def test_instructions_counted_one_by_one():
         assert seconds * PEAK / 2 == pytest.approx(min(vector, tile) if m < 6 else tile, rel=1e-5), (m, k, n)
 
 
-def test_no_switch_makes_more_rows_faster():
-    """An early one, one in the middle and a late one."""
-    rows = np.arange(1, 80)
-    for switch in (1.0, 6.0, 40.0):
-        for temperature in (0.0, 0.3, 1.0):
-            kernels = Rated(KERNELS.replace(switch_rows=switch), PEAK)
-            seconds = np.asarray(unit_checks.product_time(kernels, rows, 33, 47, 4.5, temperature))
-            assert np.all(np.diff(seconds) >= -1e-6 * seconds[1:]), (switch, temperature)
-    # A late switch changes nothing where tiles are faster: the vector kernel is left for one pass.
-    early, late = (rows_of(rows, 33, 47, kernels=KERNELS.replace(switch_rows=s)) for s in (1.0, 40.0))
-    assert np.all(late <= early)
-    np.testing.assert_array_equal(np.nonzero(late < early)[0] + 1, [1, 2, 3])
-
-
-def test_fewer_bits_never_take_longer():
-    rows, bits = np.meshgrid(np.arange(1.0, 80.0), np.linspace(1.0, 16.0, 61))
-    for temperature in (0.0, 0.5, 1.0):
-        seconds = np.asarray(unit_checks.product_time(RATED, rows, 33, 47, bits, temperature))
-        assert np.all(np.diff(seconds, axis=0) >= -1e-6 * seconds[1:])
-        assert np.any(seconds[-1] > 1.2 * seconds[0])
-
-
 def test_experts_and_attention_are_the_rooflines():
     device = catalog.device("m3-ultra")
     work = step_operators(

@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import pytest
 from unit_checks import compiled
 
-from hwmodels.compute.vector_array import GatheredTable, Polynomial, VectorUnits, dequantization_time, softmax_time
+from hwmodels.compute.vector_array import GatheredTable, VectorUnits, dequantization_time, softmax_time
 from hwmodels.compute.weight_layouts import CoalescedGroups
 
 VECTOR = VectorUnits(
@@ -39,12 +39,6 @@ def test_softmax_row_by_row():
         for columns in (1, 10, 11, 99, 100):
             expected = rows_one_by_one(rows, columns)
             assert float(softmax(VECTOR, rows, columns)) == pytest.approx(expected / 7e8), (rows, columns)
-
-
-def test_a_polynomial_takes_its_steps():
-    # 5 rows are two rounds, 25 scores 3 registers.
-    chain = VECTOR.replace(exponential=Polynomial(steps=8.0, step_packets=6.0))
-    assert float(softmax(chain, 5, 25)) == pytest.approx((5 * 23 + 2 * 3 * (4 + 48)) / 7e8)
 
 
 def test_gradient(check_gradient):

@@ -27,18 +27,6 @@ def test_slices_by_hand(weight_bits, slice_bits, expected):
     assert float(slices(weight_bits, slice_bits)) == expected
 
 
-def test_relaxed_slices_lie_between_the_quotient_and_the_count():
-    bits = np.linspace(0.2, 17, 500, dtype=np.float32)
-    exact = slices(bits, 4.0)
-    assert set(np.unique(exact)) == {1, 2, 3, 4}
-    for temperature in (1e-4, 0.05, 0.4, 1.0):
-        relaxed = slices(bits, 4.0, temperature=temperature)
-        assert np.all(relaxed <= exact)
-        assert np.all(relaxed >= np.maximum((bits - 1) / 4, 1) * (1 - 1e-6))
-        assert np.all(np.diff(relaxed) >= -1e-6)
-    np.testing.assert_allclose(slices(bits, 4.0, temperature=1e-7), exact, rtol=1e-4)
-
-
 def test_share_by_hand():
     np.testing.assert_array_equal(share(np.array([15.9, 16.0, 16.1]), 16.0), [1, 0, 0])
     # Half way through a limit of 16 - 0.8: 1/2; a quarter above its lower end, position 3/4: 9/16 * 3/2 = 27/32.

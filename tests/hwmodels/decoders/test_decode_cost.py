@@ -1,7 +1,5 @@
 import dataclasses
-import math
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwmodels.decoders import Decoder, no_decoder
+from hwmodels.decoders import Decoder
 from hwmodels.decoders.decode_cost import (
     COMBINATIONS,
     decode_energy,
@@ -38,7 +36,6 @@ UNITS = Decoder(
     kind="unary",
     place="dma",
 )
-LEAVES = [field.name for field in dataclasses.fields(UNITS) if field.name not in ("kind", "place")]
 read = jax.jit(read_time, static_argnames="combination")
 
 
@@ -71,19 +68,6 @@ def test_no_stall_from_the_needed_number_on():
         float(read(dataclasses.replace(hidden, count=float(n)), 3e9, 3.0, memory_s).stall_factor) for n in range(1, 7)
     ]
     np.testing.assert_allclose(factors, [3.2, 1.6, 3.2 / 3, 1, 1, 1], rtol=1e-6)
-
-
-def test_without_a_decoder():
-    result = read(no_decoder(), 3e9, 3.0, 0.1)
-    np.testing.assert_allclose([result.total_s, result.stall_factor, result.decode_s], [0.1, 1, 0])
-    assert float(decode_energy(no_decoder(), 3e9, 3.0)) == 0
-    assert float(total_power(no_decoder(), 3.0)) == 0
-    # Nothing to decode: no start either. Nothing to move: only decoding.
-    result = read(UNITS, 0.0, 3.0, 0.1)
-    np.testing.assert_allclose([result.total_s, result.fill_s], [0.1, 0])
-    assert float(read(UNITS, 3e9, 3.0, 0.0).stall_factor) == math.inf
-    gradient = jax.jit(jax.grad(lambda d: read_time(d, 3e9, 3.0, 0.1, temperature=0.1).total_s))(no_decoder())
-    assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(gradient))
 
 
 @pytest.mark.device_matrix
@@ -123,16 +107,6 @@ def test_power_times_time_is_energy():
             np.testing.assert_allclose(decoded_bytes_per_s(UNITS, code_bits) * busy, 3e9, rtol=1e-6)
 
 
-def test_smooth_times_tend_to_exact_ones():
-    # Decoding and reading take equally long: the p-norm exceeds the maximum by 2^t.
-    exact = float(read(UNITS, 3e9, 2.5, 0.125).total_s)
-    for t in (1.0, 0.3, 0.01):
-        assert exact < float(read(UNITS, 3e9, 2.5, 0.125, temperature=t).total_s) <= exact * 4**t * (1 + 1e-6)
-        result = read(UNITS, 3e9, 2.9, 0.16, temperature=t)
-        both = (float(result.decode_s) ** (1 / t) + 0.16 ** (1 / t)) ** t
-        np.testing.assert_allclose(result.total_s, both, rtol=1e-5)
-
-
 @pytest.mark.device_matrix(1)
 @pytest.mark.parametrize("combination", COMBINATIONS)
 def test_gradients(check_gradient, combination):
@@ -150,29 +124,3 @@ def test_gradients(check_gradient, combination):
 
     # The latency is long, so that its gradient is not lost beside the others.
     check_gradient(total, (dataclasses.replace(UNITS, latency_cycles=9e5), 3e9, code_bits, memory_s, 2.0))
-
-
-def test_gradient_at_the_kink(x64):
-    # Decoding takes as long as the memory; both share it equally, from one side each has all or nothing.
-    count = lambda n, memory: (
-        read_time(dataclasses.replace(UNITS, count=n, latency_cycles=0.0), 3e9, 3.0, memory).total_s
-    )
-    gradient = jax.jit(jax.grad(count, (0, 1)))
-    np.testing.assert_allclose(gradient(5.0, 0.15), [-0.5 * 0.15 / 5, 0.5])
-    np.testing.assert_allclose(gradient(5.0, 0.16), [0, 1])
-    np.testing.assert_allclose(gradient(5.0, 0.14), [-0.03, 0])
-
-
-def test_one_trace_and_batches():
-    @jax.jit
-    @chex.assert_max_traces(n=1)
-    def total(device, decoded_bytes, code_bits, memory_s, temperature):
-        return read_time(device, decoded_bytes, code_bits, memory_s, temperature=temperature).total_s
-
-    for i, name in enumerate(LEAVES):
-        total(dataclasses.replace(UNITS, **{name: getattr(UNITS, name) * 1.1}), 3e9 + i, 3.0, 0.1, 0.1)
-
-
-def test_wrong_combination():
-    with pytest.raises(ValueError, match="choose one of overlapped, serial"):
-        read_time(UNITS, 1.0, 1.0, 1.0, combination="sideways")

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from hwmodels.decoders import Decoder, decoder, no_decoder
 from hwmodels.decoders.decoder import (
     bits_at,
-    cycles_per_symbol,
     decoded_bytes_per_cycle,
     decoded_bytes_per_s,
     decoders_needed,
@@ -54,13 +53,6 @@ def test_forty_units_of_a_fortieth_each_are_enough():
     assert type(decoders_needed(unit(symbols=12.8), 1024, 2.85)) is int
 
 
-def test_counts_of_a_batch():
-    rates = np.array([[12.8], [5.3]])
-    needed = decoders_needed(unit(symbols=rates), np.array([1024, 10, 0]), 1.0)
-    assert needed.dtype == np.int64
-    np.testing.assert_array_equal(needed, [[40, 1, 0], [97, 1, 0]])
-
-
 def cases(seed, count):
     """Rates, codeword lengths and demands whose numbers have few decimals; some demands are whole multiples of the rate."""
     draw = random.Random(seed)
@@ -95,18 +87,6 @@ def test_the_smallest_number_that_never_stalls():
     assert 10 < limits < 60
 
 
-def test_a_partition_cannot_use_the_others_units():
-    draw = random.Random(11)
-    for demand, partitions in ((Fraction(21, 2), 3), (Fraction(16), 4), (Fraction(23, 5), 2)):
-        lengths, bits = [1, 2, 4, 3], 5
-        share, rate = demand / partitions, Fraction(5 * 4, 10)
-        needed = decoders_needed(unit(bits=bits, symbol_bytes=1), float(demand), 2.5, partitions=partitions)
-        each, left = divmod(needed, partitions)
-        assert left == 0
-        assert not stalls(draw, each, lengths, bits, None, share, deficit=0)
-        assert stalls(draw, each - 1, lengths, bits, None, share, deficit=share - (each - 1) * rate)
-
-
 @given(TENTHS, TENTHS, st.integers(0, 3000), TENTHS, st.integers(1, 9))
 def test_enough_and_one_fewer_is_not(symbols, bits, demand, code_bits, partitions):
     device = unit(symbols=symbols, bits=bits)
@@ -124,14 +104,6 @@ def test_enough_and_one_fewer_is_not(symbols, bits, demand, code_bits, partition
     assert decoders_needed(device, demand, code_bits) <= needed
 
 
-@pytest.mark.device_matrix
-def test_without_a_decoder():
-    nothing = no_decoder()
-    assert decoders_needed(nothing, 1024, 2.85) == 0
-    assert float(cycles_per_symbol(nothing, 2.85)) == 0
-    assert float(decoded_bytes_per_cycle(nothing, 2.85)) == math.inf
-
-
 def test_places():
     coded = {
         place: [is_coded_at(unit(place=place), level) for level in ("dram", "on_chip", "link")]
@@ -143,23 +115,6 @@ def test_places():
     assert bits_at(no_decoder(place="l2"), "dram", 5.11) == 16
     with pytest.raises(ValueError, match="choose one of dram, on_chip, link"):
         is_coded_at(no_decoder(), "l1")
-
-
-def test_wrong_values():
-    with pytest.raises(ValueError, match="kind 'morse' is unknown"):
-        Decoder(frequency_hz=1e9, kind="morse")
-    with pytest.raises(ValueError, match="place 'moon' is unknown"):
-        unit(place="moon")
-    for name, value in (("symbols_per_cycle", 0.0), ("code_bits_per_cycle", -1.0), ("symbol_bytes", math.inf)):
-        with pytest.raises(ValueError, match=f"{name} is"):
-            decoders_needed(dataclasses.replace(unit(), **{name: value}), 10, 2)
-    for demand in (-1, math.nan, math.inf):
-        with pytest.raises(ValueError, match="demand_bytes_per_cycle is"):
-            decoders_needed(unit(symbols=1.0), demand, 2)
-    with pytest.raises(ValueError, match="whole"):
-        decoders_needed(unit(symbols=1.0), 10, 2, partitions=1.5)
-    with pytest.raises(ValueError, match="traced"):
-        jax.jit(lambda x: decoders_needed(unit(symbols=1.0), x, 2))(10.0)
 
 
 @pytest.mark.device_matrix
@@ -190,9 +145,3 @@ def test_gradients_of_rates(check_gradient):
     both = gradient(unit(bits=40.0)), gradient(unit(symbols=1e30, bits=40.0))
     for infinite, high in zip(*map(jax.tree.leaves, both)):
         np.testing.assert_allclose(infinite, high, rtol=1e-6, atol=1e-12)
-
-
-def test_at_the_kink_both_limits_share_the_gradient(x64):
-    # 1 / 10 cycle by output and 3 / 30 by parsing.
-    rates = lambda symbols, bits: cycles_per_symbol(unit(symbols=symbols, bits=bits), 3.0)
-    np.testing.assert_allclose(jax.jit(jax.grad(rates, (0, 1)))(10.0, 30.0), [-0.5 / 100, -0.5 * 3 / 900])

@@ -30,27 +30,3 @@ def test_overhead_from_the_printed_areas():
     np.testing.assert_allclose(fewer, area_overhead(1199.3e-12, **sizes), rtol=1e-6)
     shorter = area_overhead(1199.3e-12, rows=64, columns=77, pe_area_m2=484e-12)
     np.testing.assert_allclose(shorter, 2 * fewer, rtol=1e-6)
-
-
-def test_overhead_by_summing_an_array():
-    rows, columns, decoders, area, element = 5, 7, 3, 0.9, 0.11
-    of_elements = sum(element for _ in range(rows) for _ in range(columns))
-    of_decoders = sum(area for _ in range(columns) for _ in range(decoders))
-    np.testing.assert_allclose(
-        area_overhead(area, rows=rows, columns=columns, pe_area_m2=element, decoders_per_column=decoders),
-        of_decoders / of_elements,
-        rtol=1e-6,
-    )
-
-
-def test_gradients(check_gradient):
-    check_gradient(
-        lambda t: area_overhead(
-            decoder_area(t[0], symbol_bits=t[1], max_code_bits=t[2]),
-            rows=t[3],
-            columns=t[4],
-            pe_area_m2=t[5],
-            decoders_per_column=t[6],
-        ),
-        (ReferenceCam(1199.3e-12, 5.0, 12.0, 0.2), 6.3, 13.0, 128.0, 96.0, 484e-12, 3.0),
-    )

@@ -1,8 +1,6 @@
 import dataclasses
 import random
 
-import chex
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -19,8 +17,6 @@ UNITS = Encoder(
     value_energy_j=5e-12,
     latency_cycles=60.0,
 )
-
-LEAVES = [field.name for field in dataclasses.fields(UNITS)]
 
 
 def test_by_hand():
@@ -77,22 +73,3 @@ def test_gradients(check_gradient):
         return jnp.sum(times) * 1e4 + encode_energy(device, values) * 1e4
 
     check_gradient(everything, (slow, 119_000.0, step_s))
-
-
-def test_one_trace():
-    @jax.jit
-    @chex.assert_max_traces(n=1)
-    def total(device, values, step_s, temperature):
-        return step_time_with_encoding(device, values, step_s, temperature=temperature)
-
-    for i, name in enumerate(LEAVES):
-        total(dataclasses.replace(UNITS, **{name: getattr(UNITS, name) * 1.1}), 1e5 + i, 1e-5, 0.1)
-
-
-def test_wrong_values():
-    with pytest.raises(ValueError, match="not longer than the encoder's latency"):
-        encoders_needed(UNITS, 10, 50 / 3e8)
-    with pytest.raises(ValueError, match="values_per_cycle is"):
-        encoders_needed(dataclasses.replace(UNITS, values_per_cycle=0.0), 10, 1.0)
-    with pytest.raises(ValueError, match="traced"):
-        jax.jit(lambda values: encoders_needed(UNITS, values, 1.0))(10.0)

@@ -60,17 +60,6 @@ def test_uniform_popularity_hits_as_often_as_there_is_room(num_items, capacity):
     assert float(hit_rate(popularity, capacity)) == pytest.approx(capacity / num_items, rel=2e-6)
 
 
-def test_ends():
-    popularity, sizes = zipf_popularity(0.9, 0.7, num_items=23), jnp.linspace(0.5, 3.2, 23)
-    total = float(sizes.sum())
-    for nothing in (0.0, -3.0):
-        assert float(hit_rate(popularity, nothing, item_sizes=sizes)) == 0
-    for everything in (total, total + 0.1, jnp.inf):
-        assert float(hit_rate(popularity, everything, item_sizes=sizes)) == 1
-    near = [float(hit_rate(popularity, total * share, item_sizes=sizes)) for share in (1e-6, 1 - 1e-6)]
-    assert near == pytest.approx([0, 1], abs=1e-5)
-
-
 @settings(max_examples=25)
 @given(
     popularity=st.lists(st.floats(1e-4, 1.0), min_size=13, max_size=13),
@@ -92,29 +81,6 @@ def test_items_are_resident_by_the_time_that_brent_finds(popularity, sizes, fill
     )
     np.testing.assert_allclose(single, -np.expm1(-shares * expected), rtol=2e-3)
     assert np.sum(sizes * single) == pytest.approx(capacity, rel=1e-5)
-
-
-def exact_hit_rate(shares, capacity):
-    """Stationary hit rate of LRU with independent requests, summed over all contents of the cache. Source: King 1971."""
-    total = 0.0
-    for content in itertools.permutations(range(len(shares)), capacity):
-        probability, left = 1.0, 1.0
-        for item in content:
-            probability *= shares[item] / left
-            left -= shares[item]
-        total += probability * sum(shares[item] for item in content)
-    return total
-
-
-# The approximation's own error, which falls with the number of items: 0.0034 at worst here.
-@pytest.mark.parametrize(
-    ("exponent", "shift", "items", "capacity"), [(0.8, 0.0, 12, 3), (1.4, 1.3, 9, 4), (0.5, 0.2, 30, 2)]
-)
-def test_close_to_the_exact_hit_rate_of_few_items(exponent, shift, items, capacity):
-    expected = exact_hit_rate(zipf(exponent, shift, items), capacity)
-    assert float(hit_rate(zipf_popularity(exponent, shift, num_items=items), capacity)) == pytest.approx(
-        expected, abs=5e-3
-    )
 
 
 def simulate(requests, sizes, capacity):
@@ -202,39 +168,6 @@ def test_gradient(check_gradient):
     check_gradient(function, at)
 
 
-def test_gradient_at_the_ends(check_at_ends):
-    # The rarest item is far rarer than the next, so that the slope hardly changes over a step from where everything fits.
-    popularity, sizes = 3.0 ** -jnp.arange(5.0), jnp.array([0.5, 1.25, 0.75, 2.0, 1.5])
-    shares, total, none = popularity / popularity.sum(), 6.0, jnp.zeros((6, 5))
-    points = (jnp.tile(popularity, (6, 1)), jnp.tile(sizes, (6, 1)), jnp.array([0.0, total, 0.0, total, 0.0, total]))
-    by_item = none.at[2:4, 1].set(1.0), none.at[4:, 2].set(1.0)
-    directions = (*by_item, jnp.array([1.0, -1.0, 0.0, 0.0, 0.0, 0.0]))
-    function = lambda x: rate(x[0], x[2], item_sizes=x[1])
-    slopes = check_at_ends(function, points, directions)
-    # With no room T = C / sum(p * size), and the hit rate is T * sum(p ** 2). Just before everything fits it is the rarest item
-    # that is missing: each unit of room gains its share over its size, and so loses an item that grows.
-    rarest = float(shares[-1] / sizes[-1])
-    expected = [float(jnp.sum(shares**2) / jnp.sum(shares * sizes)), -rarest, 0, 0, 0, -rarest]
-    np.testing.assert_allclose(slopes, expected, rtol=1e-6, atol=1e-12)
-    # Beyond the ends nothing changes.
-    outside = jit(jax.vmap(jax.grad(lambda capacity: rate(popularity, capacity, item_sizes=sizes))))
-    np.testing.assert_array_equal(outside(jnp.array([-1e-3, -5.0, total + 1e-3, 3 * total])), np.zeros(4))
-
-
-def test_batches_broadcast_and_new_values_do_not_retrace(jit_once):
-    popularity = zipf_popularity(jnp.array([0.0, 0.7, 1.9]), 0.4, num_items=14)
-    capacities = jnp.array([[-1.0], [3.3], [13.999], [20.0]])
-    together = hit_rate(popularity, capacities)
-    assert together.shape == (4, 3)
-    mapped = jax.vmap(jax.vmap(rate, (0, None)), (None, 0))(popularity, capacities[:, 0])
-    np.testing.assert_allclose(together, mapped, rtol=1e-5)
-    traced = jit_once(jax.value_and_grad(rate, argnums=(0, 1)))
-    for i, capacity in enumerate((0.0, 3.3, 14.0)):
-        value, gradients = traced(popularity[1], capacity)
-        assert float(value) == pytest.approx([0, float(together[1, 1]), 1][i], rel=1e-5)
-        assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
-
-
 def exact_inclusion(shares, draws):
     """P(item is among the draws), summed over all sequences of draws without replacement."""
     inclusion = np.zeros(len(shares))
@@ -258,17 +191,3 @@ def test_inclusion_is_close_to_that_of_all_sequences_of_draws(exponent, items, d
     assert inclusion.sum() == pytest.approx(draws, rel=1e-5)
     worst = np.max(np.abs(inclusion - exact))
     assert tolerance / 2 < worst < tolerance
-
-
-def test_gradient_of_draws(check_gradient):
-    at = (jnp.asarray(zipf(0.8, 0.2, 9)), jnp.array([1.3, 6.7]))
-    check_gradient(lambda x: jnp.sum(memory.inclusion_probability(x[0], x[1]) * jnp.arange(18.0).reshape(2, 9)), at)
-
-
-@pytest.mark.wrong_arrays
-def test_what_is_wrong_is_said():
-    with pytest.raises(ValueError, match="num_items is 0"):
-        memory.zipf_popularity(1.0, num_items=0)
-    for nothing in (jnp.zeros((3, 0)), 0.3):
-        with pytest.raises(ValueError, match="popularity has shape"):
-            memory.residency(nothing, 1.0)

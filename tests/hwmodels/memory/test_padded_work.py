@@ -16,9 +16,9 @@ from hwmodels import (
     uniform_weight_bits,
 )
 from hwmodels.device import Superblocks
-from hwmodels.memory import CACHE_BLOCK_BYTES, superblock_traffic
+from hwmodels.memory import CACHE_BLOCK_BYTES
 from hwmodels.network.operators import StepShape
-from hwmodels.step.step_cost import STREAMS, padded_work
+from hwmodels.step.step_cost import padded_work
 
 BLOCKS = Superblocks(blocks_per_superblock=11.0, block_bytes=96.0)
 #: Of a tensor with three streams: half a block for each, and half of ten at the end.
@@ -50,30 +50,6 @@ def test_by_hand(toy_device, small, workload, footprint):
     assert sum(found["kv_bytes"].values()) == found["kv_bytes"]["attention"]
     assert not any(found["activation_bytes"].values())
     assert Superblocks(16.0).block_bytes == CACHE_BLOCK_BYTES
-
-
-def test_no_tensor_grows_beyond_its_16_bits(toy_device, small):
-    step = {"tokens": 1.0, "batch": 1.0, "context_tokens": 90.0, "kv_bits": 15.99}
-    work = step_operators(small, StepShape(**step, weight_bits=uniform_weight_bits(15.9999, LAYER_MATRICES)))
-    wide = step_operators(small, StepShape(**step | {"kv_bits": 16.0}, weight_bits=uniform_weight_bits(16.0)))
-    packed = padded_work(toy_device.replace(superblocks=BLOCKS), work)
-    for name in ("weight_bytes", "kv_bytes"):
-        np.testing.assert_allclose(getattr(packed, name), getattr(wide, name), rtol=1e-5)
-
-
-def test_it_is_that_of_streams_in_superblocks(toy_device, small):
-    work = step_operators(
-        small,
-        StepShape(
-            tokens=1.0, batch=1.0, context_tokens=90.0, weight_bits=uniform_weight_bits(5.0, ["o"]), kv_bits=16.0
-        ),
-    )
-    found = added(toy_device.replace(superblocks=BLOCKS), work)["weight_bytes"]
-    assert sum(found.values()) == found["o"]
-    coded = np.asarray(work.coded_bits, float)[OPERATORS.index("o")] / 8
-    streams = np.full(len(STREAMS), coded / len(STREAMS), np.float32)
-    traffic = superblock_traffic(streams, blocks_per_superblock=11.0, block_bytes=96.0, num_tensors=3.0)  # pyright: ignore
-    assert found["o"] == pytest.approx(float(traffic.moved_bytes - traffic.payload_bytes), rel=1e-4)
 
 
 def test_only_what_is_coded_and_read_is_padded(toy_device, small, workload):
@@ -108,16 +84,3 @@ def test_a_step_moves_it_once_and_only_where_the_device_asks(toy_device, small, 
     )
     # What fills blocks is not passed on.
     np.testing.assert_array_equal(padded.on_chip_s, usual.on_chip_s)
-
-
-@pytest.mark.device_matrix
-def test_gradients(toy_device, small, workload, footprint, check_gradient):
-    work = decode_operators(small, workload, footprint=footprint)
-    check_gradient(lambda d: step_cost(d, work, temperature=0.1).total_s, toy_device.replace(superblocks=BLOCKS))
-
-
-def test_work_must_say_how_many_tensors_there_are(toy_device, small, workload, footprint):
-    blank = decode_operators(small, workload, footprint=footprint).replace(coded_tensors=None)
-    with pytest.raises(ValueError, match=r"does not say how many tensors are coded.*step_operators"):
-        padded_work(toy_device.replace(superblocks=BLOCKS), blank)
-    assert padded_work(toy_device, blank) is blank

@@ -71,33 +71,3 @@ def test_what_is_of_use_is_less_than_what_is_moved(streams, blocks, block_bytes,
     # Moving only what is of use, at the efficiency, is moving everything.
     if share > 0.01 and traffic.payload_bytes > 1:
         assert float(traffic.useful_bytes / traffic.efficiency) == pytest.approx(float(traffic.moved_bytes), rel=1e-5)
-
-
-def function(x):
-    traffic = superblock_traffic(
-        x["streams"],
-        blocks_per_superblock=x["blocks"],
-        block_bytes=x["bytes"],
-        useful_share=x["share"],
-        num_tensors=x["tensors"],
-    )
-    return jnp.sum(traffic.efficiency + 1e-4 * traffic.moved_bytes + traffic.access_bytes / 500)
-
-
-@pytest.mark.device_matrix
-def test_gradient(check_gradient):
-    at = {
-        "streams": jnp.array([[700.0, 2500.0, 4000.0], [30.0, 9.0, 0.5]]),
-        "blocks": jnp.array([7.0, 5.5]),
-        "bytes": jnp.array([96.0, 3.0]),
-        "share": jnp.array([1.0, 0.4, 0.7]),
-        "tensors": jnp.array(2.0),
-    }
-    check_gradient(function, at)
-
-
-@pytest.mark.wrong_arrays
-@pytest.mark.parametrize("streams", [jnp.zeros((2, 0)), 5.0])
-def test_no_streams_are_refused(streams):
-    with pytest.raises(ValueError, match="stream_bytes has shape"):
-        superblock_traffic(streams, blocks_per_superblock=16)

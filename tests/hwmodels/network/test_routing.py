@@ -108,14 +108,6 @@ def test_more_tokens_sequences_and_experts_touch_more_and_correlation_fewer():
     assert touched_experts(32.0, 4.0, 5, routing=skewed.replace(correlation=0.0)) < touched_experts(32.0, 4.0, 5)
 
 
-def test_quantiles_stand_for_networks_of_other_sizes():
-    coarse = Routing(jnp.array([0.5, 0.3, 0.15, 0.05]))
-    fine = Routing(jnp.repeat(coarse.popularity, 8) / 8)
-    for pool in (32.0, 13.0, 6.5):
-        found = [touched_experts(32.0, 5.0, 3, routing=one, pool_experts=pool) for one in (coarse, fine)]
-        assert float(found[0]) == pytest.approx(float(found[1]), rel=1e-4)
-
-
 def test_gradients_of_touched_experts(check_gradient):
     skewed = jnp.array([0.31, 0.22, 0.2, 0.15, 0.12])
 
@@ -131,23 +123,6 @@ def test_gradients_of_touched_experts(check_gradient):
     for sizes in ((0.0, 0.0), (3.0, 3.0)):
         at_end = lambda x, sizes=sizes: touched_experts(*sizes, x[0], routing=Routing(skewed, x[1]))
         assert np.all(np.isfinite(jax.grad(at_end)((2.0, 0.3))))
-
-
-def test_gradients_where_counts_are_one(x64):
-    # Each autoregressive step has one token, and one sequence where nothing is batched: kinks on which models stand.
-    skewed = Routing(jnp.array([0.31, 0.22, 0.2, 0.15, 0.12]), 0.4, independence=0.7)
-
-    def touched(tokens, sequences):
-        return touched_experts(5.0, 2.0, tokens, sequences=sequences, routing=skewed)
-
-    step, at = 1e-6, jnp.asarray([1.0, 1.0])
-    by_tokens, by_sequences = jax.grad(lambda x: touched(*x))(at)
-    beyond, below = (touched(1.0 + step, 1.0) - touched(1.0, 1.0)), (touched(1.0, 1.0) - touched(1.0 - step, 1.0))
-    assert float(by_tokens) == pytest.approx(float(beyond / step), rel=1e-4)
-    assert float(beyond) < 0.9 * float(below)  # neighbouring tokens agree: there is a kink
-    beyond, below = (touched(1.0, 1.0 + step) - touched(1.0, 1.0)), (touched(1.0, 1.0) - touched(1.0, 1.0 - step))
-    assert float(by_sequences) == pytest.approx(float(below / step), rel=1e-4)
-    assert float(beyond) < 0.9 * float(below)
 
 
 def test_a_measured_routing_is_that_of_the_choices():

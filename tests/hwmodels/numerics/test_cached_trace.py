@@ -5,9 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import hwmodels
-from hwmodels import catalog
-from hwmodels.step import priced_steps
 from hwmodels.step.priced_steps import cached_trace
 
 
@@ -44,37 +41,3 @@ def test_programs_share_one_trace(traced):
         jax.jit(lambda tree, more=more: function(tree, **more))(tree)
     assert found[1:] == [(int, int), (float, int), (int, float)]
     assert function.__doc__ == "Doc."
-
-
-def test_with_arrays_at_hand_it_runs_as_it_is(traced):
-    function, found = traced
-    for _ in range(2):
-        assert function({"a": np.float32(2.0)}, power=2)["sum"] == 12.0
-    assert len(found) == 2
-    # An array among tracers is known as well.
-    jax.vmap(lambda b: function({"a": np.float32(2.0), "b": b}, power=2))(jnp.ones(2))
-    assert len(found) == 3
-
-
-@pytest.mark.device_matrix
-def test_a_devices_steps_are_traced_once_for_all_programs(monkeypatch):
-    counted = []
-    real = priced_steps.step_operators
-    monkeypatch.setattr(priced_steps, "step_operators", lambda *a: (counted.append(1), real(*a))[1])
-    device, network = catalog.device("rtx-4090"), catalog.architecture("llama-3.2-1b")
-    bits = hwmodels.Footprint(
-        draft_weight_bits=hwmodels.uniform_weight_bits(5.0),
-        target_weight_bits=hwmodels.uniform_weight_bits(14.0),
-        draft_kv_bits=6.0,
-        target_kv_bits=12.0,
-    )
-
-    def total_s(device, network, bits, context):
-        workload = hwmodels.Workload(batch=2.0, context_tokens=context)
-        case = hwmodels.Case(device, network, workload, bits)
-        return hwmodels.baselines(case, temperature=0.0123).stored.cost.total_s  # which no other test has
-
-    for factor in (1.0, 2.0, 3.0):
-        program = lambda *given, factor=factor: total_s(*given) * factor
-        jax.jit(program).trace(device, network, bits, jnp.float32(100.0))
-    assert len(counted) == 1

@@ -43,6 +43,7 @@ def test_public_prices_compile_once_for_all_values(entry, given, toy_device, sma
     assert third > second
 
 
+@pytest.mark.device_matrix
 def test_prices_are_part_of_programs_that_call_them(toy_device, small):
     """Alone, compiled, mapped and differentiated: one number."""
     plan, workload = chain_plan(2.0), Workload(batch=1.0, context_tokens=100.0)

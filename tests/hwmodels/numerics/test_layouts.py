@@ -36,17 +36,3 @@ def test_slopes_of_any_order_are_the_same():
             np.testing.assert_allclose(found, expected, rtol=1e-6)
     found, expected = (jax.jvp(f, (AT,), (AT[::-1],)) for f in (held, curved))
     np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-def test_values_with_and_without_slopes_meet_under_vmap():
-    """The batches of both stand in the same place, whichever way a transformation takes."""
-
-    def total(constant, leaf):
-        moving, fixed = (batch_innermost(jnp.stack([x] * 5, axis=-1)) for x in (leaf * constant, constant))
-        return jnp.sum(jnp.stack(jnp.broadcast_arrays(moving, fixed), axis=-1))
-
-    mapped = jax.jit(jax.vmap(total, in_axes=(0, None)))
-    one = jax.jit(jax.value_and_grad(lambda leaf: jnp.sum(mapped(jnp.ones(3), leaf))))
-    np.testing.assert_allclose(one(2.0), (45.0, 15.0))
-    nested = jax.jit(jax.value_and_grad(lambda leaf: jnp.sum(jax.vmap(lambda x: mapped(x, leaf))(jnp.ones((2, 3))))))
-    np.testing.assert_allclose(nested(2.0), (90.0, 30.0))

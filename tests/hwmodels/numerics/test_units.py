@@ -13,12 +13,6 @@ def test_decimal_and_binary_units_differ():
     assert units.BITS_PER_BYTE == 8
 
 
-def test_prefixes_cancel():
-    assert abs(units.MILLI * units.KB - 1) < 1e-15
-    assert abs(units.MICRO * units.MEGA - 1) < 1e-15
-    assert abs(units.NANO * units.GIGA - 1) < 1e-15
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [

@@ -1,11 +1,8 @@
 """What elements exchange and how they divide a product: against going through every row, column and block."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
-from hwmodels.compute.near_memory import NearMemoryUnit
 from hwmodels.parallel import ElementLinks, divide, sum_exchange
 
 LINKS = ElementLinks(
@@ -31,18 +28,6 @@ def test_sums_that_are_sent_by_counting(m, k, n, elements):
     assert float(found.time_s) == pytest.approx((sent + received) / elements / 3e9)
 
 
-def test_gradient_of_an_exchange(check_gradient):
-    links = dataclasses.replace(LINKS, energy_j_per_bit=0.0)
-
-    def seconds(x):
-        m, k, n, count, rate = x
-        there = links.replace(aggregation_bytes_per_s=rate)
-        exchange = sum_exchange(there, m, k, n, elements=count)
-        return 1e9 * exchange.time_s + exchange.volume_bytes
-
-    check_gradient(seconds, (5.0, 70.0, 33.0, 7.0, 2e9))
-
-
 @pytest.mark.parametrize("phase", ["tensor", "data"])
 @pytest.mark.parametrize(
     ("m", "blocks", "elements", "reuse"), [(9, 7, 3, 2), (5, 12, 4, 8), (17, 3, 5, 3), (1, 4, 8, 2)]
@@ -61,16 +46,3 @@ def test_phases_by_dealing_out_work(phase, m, blocks, elements, reuse):
     done = [r * b for r, b in work]
     assert float(found.active_share) == pytest.approx(np.mean(done) / max(done))
     assert 0 < float(found.active_share) <= 1
-
-
-def test_other_phases_are_refused_and_few_rows_leave_elements_idle():
-    with pytest.raises(ValueError, match="phase is 'pipeline'; allowed are 'tensor' and 'data'"):
-        divide("pipeline", 1.0, 1.0, elements=1.0, reuse=1.0)
-    unit = NearMemoryUnit(pes=8.0, reuse=4.0, block_depth=16.0, block_columns=16.0, frequency_hz=1e9)
-    # 4 rows fill one pass of every element by columns; by rows, 4 of 8 elements see one row each.
-    by_columns = unit.product_time(4.0, 64.0, 512.0, weight_bits=8.0)
-    by_rows = unit.product_time(4.0, 64.0, 512.0, weight_bits=8.0, phase="data")
-    assert (float(by_columns), float(by_rows)) == pytest.approx((16e-9, 128e-9))
-    # With rows for all of them both take as long.
-    many = [float(unit.product_time(64.0, 64.0, 512.0, weight_bits=8.0, phase=p)) for p in ("tensor", "data")]
-    assert many[0] == many[1]

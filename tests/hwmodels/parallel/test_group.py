@@ -1,17 +1,14 @@
 """Groups of devices: one device is no group, shares by hand, what more devices may do, gradients, and refusals."""
 
 import dataclasses
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels import Architecture, Chip, Technology, Workload, catalog, price_steps, uniform_footprint
+from hwmodels import Architecture, Workload, catalog, price_steps, uniform_footprint
 from hwmodels.catalog.entries import EntryError
-from hwmodels.chip.bill import static_power
-from hwmodels.chip.energy import energy_per_flop
 from hwmodels.network.operators import OPERATORS, busiest_load, decode_step
 from hwmodels.parallel import COLLECTIVES, collective_time
 from hwmodels.parallel.group import fullest_stage, held_share, share_of_architecture
@@ -74,21 +71,6 @@ def test_shares_of_a_dense_network_by_hand(device):
     assert float(four.cost.total_s) == pytest.approx(
         four.cost.operator_s.sum() + four.cost.collective_s.sum(), rel=1e-5
     )
-
-
-def test_energy_is_that_of_all_devices_however_it_is_known(device):
-    memory = device.memory.replace(energy_j_per_bit=4e-12)
-    made = device.replace(memory=memory, technology=Technology(node_m=7e-9))
-    said = made.replace(
-        technology=None, chip=Chip(energy_j_per_flop=energy_per_flop(made), static_power_w=static_power(made))
-    )
-    for counts, devices in (((4, 1, 1, 1), 4), ((1, 1, 3, 1), 3), ((2, 1, 1, 2), 4)):
-        of_chip, of_node = (price(one, counts, DENSE) for one in (said, made))
-        jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5), of_node.cost.energy, of_chip.cost.energy)
-        drawn = float(static_power(made)) * devices * float(of_node.cost.total_s)
-        assert float(of_node.cost.energy.static_j) == pytest.approx(drawn, rel=1e-5)
-        busy = devices * float(of_node.work.flops.sum()) * float(energy_per_flop(made))
-        assert float(of_node.cost.energy.arithmetic_j) == pytest.approx(busy, rel=1e-5)
 
 
 def test_experts_that_tokens_travel_to(device):

@@ -9,7 +9,6 @@ from hwmodels.serving.simulation import (
     Requests,
     begin_serving,
     crossing_rate,
-    drawn_lengths,
     latencies,
     poisson_requests,
     serve,
@@ -146,24 +145,6 @@ def test_stops_in_between_change_nothing():
     assert len(done) > 4
     assert np.all(np.diff(done) > 0)
     jax.tree.map(np.testing.assert_array_equal, served_so_far(state), whole)
-
-
-def test_a_request_that_never_fits_is_never_served():
-    requests = Requests(jnp.array([0.0, 1.0]), jnp.array([5.0, 50.0]), jnp.array([5.0, 51.0]))
-    served = serve(requests, table_of(2), engine_of(2, capacity=100.0), KEY)
-    assert np.all(np.isinf(served.request_s))
-
-
-def test_requests():
-    lengths = drawn_lengths(KEY, 4000, 100.0, 0.5)
-    assert float(lengths.mean()) == pytest.approx(100, rel=0.03)
-    assert float(lengths.std() / lengths.mean()) == pytest.approx(0.5, rel=0.08)
-    assert np.all(drawn_lengths(KEY, 5, 13.0, 0.0) == 13)
-    requests = poisson_requests(KEY, 2000, rate_per_s=8.0, prompt_tokens=3.0, output_tokens=4.0)
-    assert float(requests.arrival_s[-1]) == pytest.approx(2000 / 8, rel=0.06)
-    faster = with_rate(requests, 16.0)
-    assert float(faster.arrival_s[0]) == 0.0
-    assert float(1999 / faster.arrival_s[-1]) == pytest.approx(16.0, rel=1e-5)
 
 
 def test_where_a_draft_stops_paying():

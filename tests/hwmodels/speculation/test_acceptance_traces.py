@@ -1,13 +1,10 @@
 """Traces against loops over the same file, one request, one cycle at a time."""
 
-import gzip
-
 import jax
 import numpy as np
 import pytest
 
 from hwmodels import Acceptance, TraceError, chain_cycles, read_trace, tokens_per_cycle, write_trace
-from hwmodels.speculation import tokens_to_rates
 from hwmodels.speculation.draft_policies import (
     AdditiveLength,
     FastestDraft,
@@ -70,36 +67,12 @@ def test_tokens_per_cycle_are_totals_and_have_rates(rows, path):
     np.testing.assert_allclose(tokens_per_cycle(rates), expected, rtol=1e-6)
 
 
-def test_gains_that_stop_and_go_on_keep_their_tokens():
-    tokens = np.array([1.5, 1.5, 1.6, 1.59, 1.59, 1.59])
-    rates = tokens_to_rates(tokens)
-    np.testing.assert_allclose(1 + np.cumsum(np.cumprod(rates)), tokens, atol=2e-7)
-
-
-def test_one_data_set_is_its_own_file(rows, path, tmp_path):
-    write_trace(tmp_path / "one.jsonl", [row for row in rows if row["dataset"] == "sums"])
-    own = read_trace(tmp_path / "one.jsonl", ["lookup"])
-    chosen = read_trace(path, ["lookup"]).of("sums")
-    np.testing.assert_array_equal(chosen.gained, own.gained)
-    assert chosen.requests == own.requests
-    np.testing.assert_array_equal(chosen.prompt_tokens, own.prompt_tokens)
-    with pytest.raises(TraceError, match="no data set 'poems'; it has news, sums, code"):
-        read_trace(path, ["lookup"]).of("poems")
-
-
 def test_errors_over_requests_are_those_of_a_ratio(path):
     trace = read_trace(path, ["head"])
     cycles, tokens = chain_cycles(trace, np.array([3]))[:, 0], trace.generated
     ratio = tokens.sum() / cycles.sum()
     expected = np.std(tokens - ratio * cycles) * np.sqrt(len(tokens)) / cycles.sum()
     assert np.std(trace.bootstrap(3, draws=4000)[:, 2]) == pytest.approx(expected, rel=0.1)
-
-
-def test_a_compressed_trace_is_the_same(path, tmp_path):
-    (tmp_path / "trace.jsonl.gz").write_bytes(gzip.compress(path.read_bytes()))
-    np.testing.assert_array_equal(
-        read_trace(tmp_path / "trace.jsonl.gz", ["head"]).gained, read_trace(path, ["head"]).gained
-    )
 
 
 def test_several_drafters_keep_requests_of_one_generation(rows, tmp_path):

@@ -1,24 +1,19 @@
 """Effective performance: a case by hand, the paper's limits, both readings of Eq. (14), switching against summing by steps."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from effective_performance_samples import ACCEPTED, CONTEXTS, DRAFT_S, GRID, LAW, LENGTHS, TOKEN_S, VERIFY_S, generate
+from effective_performance_samples import ACCEPTED, DRAFT_S, GRID, LAW, LENGTHS, VERIFY_S
 
 from hwmodels.speculation.verification_length import (
     acceptance_rate,
     decide,
     discounted_performance,
     effective_performance,
-    generation_time,
     primary_performance,
-    ridge_length,
 )
 from hwmodels.step.roofline_cases import (
     compute_bound_speedup,
-    draft_ratio,
-    memory_bound_floor,
     memory_bound_speedup,
     mixed_speedup,
 )
@@ -53,40 +48,6 @@ def test_not_to_speculate_is_an_answer():
     assert decision.best_speedup.tolist() == pytest.approx([0.8, 2.0])
     # A tie is no reason to speculate.
     assert not bool(decide(LENGTHS, effective, 1.0 / effective[2]).speculate)
-
-
-def test_ridge_length_from_times():
-    lengths = np.arange(1.0, 33.0)
-    # With b = 0 the ridge is where the two roofs cross, on the grid or not.
-    assert float(ridge_length(lengths, np.maximum(10.0, 10.0 / 7.3 * lengths))) == pytest.approx(7.3, rel=1e-5)
-    # Bound by arithmetic from the start, and bound by memory to the end.
-    assert float(ridge_length(lengths, 3.0 * lengths)) == pytest.approx(1.0)
-    assert float(ridge_length(lengths, np.full(32, 3.0))) == pytest.approx(32.0)
-
-
-def test_bound_by_arithmetic_never_pays():
-    alpha = np.linspace(0.0, 0.5, GRID.size)
-    assert np.all(LAW < GRID)
-    bound = np.asarray(compute_bound_speedup(GRID, LAW))
-    assert np.all(bound < 1)
-    assert np.all(np.asarray(compute_bound_speedup(GRID, LAW, alpha)) <= bound)
-    # Eq. (9) in its own terms: T_v(x) = x T_v(1) with a step of 7 s.
-    effective = effective_performance(LAW, 7.0 * GRID, 7.0 * alpha)
-    np.testing.assert_allclose(compute_bound_speedup(GRID, LAW, alpha), effective * 7.0, rtol=1e-6)
-    assert not bool(decide(GRID, effective, 7.0).speculate)
-
-
-def test_bound_by_memory_always_pays():
-    depth = np.ceil(np.log2(GRID))
-    alpha = np.asarray(draft_ratio(0.25e9, 8e9, depth))
-    assert alpha[0] == 1 / 32
-    assert np.all(alpha < 0.5)
-    speedup = np.asarray(memory_bound_speedup(LAW, alpha))
-    floor = np.asarray(memory_bound_floor(LAW))
-    np.testing.assert_allclose(floor, LAW / 1.5, rtol=1e-6)
-    assert np.all(speedup > floor)
-    assert np.all(floor > 1)
-    assert np.all(np.asarray(memory_bound_floor(LAW, largest_ratio=0.25)) > floor)
 
 
 @pytest.mark.parametrize("drafting", ["resolved", "printed"])
@@ -124,32 +85,3 @@ def test_gradients(check_gradient):
         return sum(jnp.sum(jnp.sin(found.by_length)) + found.above_ridge for found in forms)
 
     check_gradient(mixed, (ACCEPTED, DRAFT_S / 10, jnp.asarray(5.3)))
-
-
-@pytest.mark.device_matrix
-def test_mapped_and_compiled_once(jit_once):
-    @jit_once
-    def speedup(accepted, ridge):
-        return jax.vmap(lambda a, r: mixed_speedup(LENGTHS, a, ratio=0.2, ridge=r))(accepted, ridge)
-
-    batch = jnp.stack([ACCEPTED, 0.9 * ACCEPTED, ACCEPTED**0.5])
-    for ridges in (jnp.array([3.0, 5.0, 9.0]), jnp.array([2.0, 4.0, 16.0])):
-        found = speedup(batch, ridges)
-        direct = mixed_speedup(LENGTHS, batch, ratio=0.2, ridge=ridges)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), found, direct)
-
-    @jit_once
-    def total(token_s, first, tokens):
-        return generation_time(CONTEXTS, token_s, first_context=first, tokens=tokens).total_s
-
-    for factor, first, tokens in ((1.0, 150.0, 2500.0), (0.5, 20.0, 300.0)):
-        expected = generate(factor * TOKEN_S, first, tokens).total_s
-        assert float(total(factor * TOKEN_S, first, tokens)) == pytest.approx(float(expected), rel=1e-6)
-
-    @jit_once
-    def choose(accepted, step):
-        return jax.vmap(lambda s: decide(LENGTHS, accepted / (VERIFY_S + DRAFT_S), s))(step)
-
-    for steps in (jnp.array([4.0, 10.0]), jnp.array([9.0, 1.0])):
-        direct = decide(LENGTHS, jnp.stack([ACCEPTED / (VERIFY_S + DRAFT_S)] * 2), steps)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), choose(ACCEPTED, steps), direct)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from hwmodels import Acceptance, EngineLogError, TraceError, read_engine_log, read_trace, tokens_per_cycle
+from hwmodels import Acceptance, EngineLogError, read_engine_log, tokens_per_cycle
 
 VLLM = (
     "(APIServer pid=7) INFO 05-01 14:24:50 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: {mean}, Accepted "
@@ -242,22 +242,6 @@ def test_a_request_in_the_log_of_sglang_is_read(log):
     assert read_engine_log(log(line)).cycles == 43
 
 
-def test_a_request_without_a_histogram_has_a_mean(log):
-    found = read_engine_log(log(json.dumps({"meta_info": OF_SGLANG})))
-    assert found.shares is None
-    assert found.tokens_per_cycle == pytest.approx(1 + 63 / 43)
-    assert found.draft_length == 5
-    first = {"meta_info": {"spec_verify_ct": 4, "completion_tokens": 12}}  # the first is the prompt's
-    assert read_engine_log(log(json.dumps(first)), 3).tokens_per_cycle == pytest.approx(11 / 4)
-    with pytest.raises(EngineLogError, match="give draft_length as well"):
-        read_engine_log(log(json.dumps(first)))
-
-
-def test_a_response_printed_over_several_lines_is_read(tmp_path):
-    (tmp_path / "one.json").write_text(json.dumps([of_vllm([3, 1])], indent=2))
-    assert read_engine_log(tmp_path / "one.json").shares == (0.25,)
-
-
 @pytest.mark.parametrize(
     ("row", "said"),
     [
@@ -274,9 +258,3 @@ def test_a_response_printed_over_several_lines_is_read(tmp_path):
 def test_a_response_that_contradicts_itself_is_refused(log, row, said):
     with pytest.raises(EngineLogError, match=said):
         read_engine_log(log(json.dumps(row)))
-
-
-def test_responses_are_no_trace(tmp_path):
-    (tmp_path / "trace.jsonl").write_text(json.dumps({"spec_accept_histogram": [1, 2], "spec_verify_ct": 3}))
-    with pytest.raises(TraceError, match=r"line 1, is a response of an engine, .* give the file as acceptance_log"):
-        read_trace(tmp_path / "trace.jsonl")

@@ -138,28 +138,3 @@ def test_a_block_is_one_step_of_all_its_places():
     np.testing.assert_array_equal(family.draft_repeats, np.eye(3))
     np.testing.assert_array_equal(family.verify_tokens, [2.0, 3.0, 5.0])
     np.testing.assert_array_equal(block_plan(0.0).draft_repeats, [0.0])
-
-
-@pytest.mark.parametrize("name", ["trtllm"])
-def test_engines_without_a_source_have_no_terms(name):
-    assert name not in catalog.engine_names()
-    assert catalog.engine_gap(name).startswith("no source: ")
-    assert set(catalog.engine_sources(name).values()) == {catalog.engine_gap(name)}
-    with pytest.raises(
-        catalog.UnknownNameError,
-        match=r"are not known \(no source: .*allowed: jax, llama.cpp, mlx, mlx-cuda, sglang, vllm",
-    ):
-        catalog.engine(name)
-
-
-def test_a_gap_is_that_of_an_engine_of_the_catalog():
-    assert (catalog.engine_gap("vllm"), catalog.engine_gap("nobody")) == (None, None)
-
-
-def test_engines_of_the_catalog():
-    for name in catalog.engine_names():
-        terms, sources = catalog.engine(name.upper()), catalog.engine_sources(name)
-        assert set(sources) == {field.name for field in dataclasses.fields(EngineTerms)}
-        assert all(value >= 0.0 for value in vars(terms).values())
-        with pytest.raises(catalog.UnknownNameError, match="unknown engine 'vlmm'; did you mean 'vllm'"):
-            catalog.engine("vlmm")

@@ -1,7 +1,5 @@
 """Draft trees: shape by hand, expected tokens against enumeration, time against chains and against counting."""
 
-import itertools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +12,6 @@ from hwmodels import (
     DraftCost,
     baselines,
     chain_plan,
-    plan_family,
     price,
     priced_chains,
     step_cost,
@@ -98,23 +95,6 @@ def test_a_ragged_tree_step_by_step(small, toy_device, workload, footprint):
     assert float(found.total_s) == pytest.approx(draft_s + verify_s, rel=1e-5)
 
 
-def test_wider_is_cheaper_to_draft_than_deeper(small, toy_device, workload, footprint):
-    star, chain = (cost_of(toy_device, small, workload, footprint, tree_plan(parent)) for parent in (STAR, CHAIN))
-    assert float(star.total_s) < 0.6 * float(chain.total_s)
-
-
-def test_a_family_costs_what_its_plans_cost_one_by_one(small, toy_device, workload, footprint):
-    plans = [tree_plan(RAGGED), tree_plan(STAR), chain_plan(3.0), chain_plan(0.0), tree_plan([ROOT, ROOT, 0, 1])]
-    family = plan_family(plans)
-    # The kinds of draft steps: of 1 token and of 2.
-    assert family.draft_tokens.tolist() == [1, 2]
-    assert family.draft_repeats.tolist() == [[3, 1], [1, 0], [3, 0], [0, 0], [1, 1]]
-    together = cost_of(toy_device, small, workload, footprint, family)
-    alone = [cost_of(toy_device, small, workload, footprint, plan) for plan in plans]
-    for name in ("draft_s", "verify_s", "total_s"):
-        np.testing.assert_allclose(getattr(together, name), [getattr(one, name) for one in alone], rtol=1e-5)
-
-
 def test_a_cycles_baselines_cost_what_they_cost_alone(small, toy_device, workload, footprint):
     cycle = cost_of(toy_device, small, workload, footprint, tree_plan(RAGGED))
     plain = decoding_alone(Case(toy_device, small, workload, footprint))
@@ -144,15 +124,6 @@ def test_energy_of_a_cycle_is_that_of_its_steps(small, toy_device, workload, foo
     assert 1.05 * one < two < float(found.verify.cost.energy.total_j)
     assert float(found.energy_j) == pytest.approx(expected, rel=1e-5)
     assert cost_of(toy_device, small, workload, footprint, tree_plan(RAGGED), cost).energy_j is None
-
-
-def test_gradient_and_nodes(check_gradient):
-    check_gradient(lambda p: expected_tree_tokens(RAGGED, p), jnp.linspace(0.1, 0.45, 7))
-    with pytest.raises(ValueError, match="must be the 7 nodes"):
-        expected_tree_tokens(RAGGED, jnp.ones(6))
-    batched = jax.vmap(lambda p: expected_tree_tokens(RAGGED, p))(jnp.ones((3, 7)) * 0.3)
-    assert batched.shape == (3,)
-    assert all(a == b for a, b in itertools.pairwise(batched.tolist()))
 
 
 def test_a_draft_of_its_own_is_priced_on_its_own_shapes(small, toy_device, workload, footprint):

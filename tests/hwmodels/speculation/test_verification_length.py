@@ -85,12 +85,6 @@ def test_a_given_schedule_and_contexts_beyond_the_grid():
     assert float(generate(TOKEN_S, 40.0, 0.0).total_s) == 0.0
 
 
-def test_one_option_that_is_always_best_is_that_option():
-    found = generate(TOKEN_S[:, :1], 123.0, 777.0)
-    assert float(found.total_s) == pytest.approx(float(found.option_s[0]), rel=1e-6)
-    assert float(found.speedup_vs_best_fixed) == pytest.approx(1.0, rel=1e-6)
-
-
 def test_gradients_of_choices_over_tasks_and_contexts(check_gradient):
     def unified(leaves):
         found = unified_length(LENGTHS, leaves[0], cycle_s=leaves[1], autoregressive_s=leaves[2])

@@ -1,7 +1,5 @@
 """Encoders of new keys and values in a step: overlapped with it, never free of energy, and nothing where nothing is coded."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -13,16 +11,11 @@ from hwmodels import (
     chain_plan,
     decode_operators,
     price,
-    seconds_by_part,
     step_cost,
-    step_operators,
     uniform_footprint,
-    uniform_weight_bits,
 )
 from hwmodels.decoders import Encoder
-from hwmodels.network.operators import StepShape
 from hwmodels.step import encoder_energy, encoder_time
-from hwmodels.step.step_cost import STEP_PARTS
 
 ENCODER = Encoder(
     frequency_hz=1e9,
@@ -80,16 +73,6 @@ def test_it_counts_where_it_is_the_longest_and_its_energy_always(encoding, small
         assert float(found.energy.total_j) == pytest.approx(expected, rel=1e-5)
 
 
-def test_parts_of_a_step_sum_to_its_time(encoding, small, workload, footprint):
-    work = decode_operators(small, workload, footprint=footprint)
-    for rate in (1e-3, 1e6):
-        cost = step_cost(encoding.replace(encoder=ENCODER.replace(values_per_cycle=rate)), work)
-        parts = seconds_by_part(cost)
-        assert sum(parts.values()) == pytest.approx(float(cost.total_s), rel=1e-5)
-        assert parts.keys() <= set(STEP_PARTS)
-        assert ("kv_encoding" in parts) == (rate < 1)
-
-
 def test_a_cache_of_16_bits_pays_nothing(encoding, small, workload, footprint):
     plain = footprint.replace(draft_kv_bits=16.0, target_kv_bits=16.0)
     for stored in (plain, uniform_footprint(16)):
@@ -117,20 +100,6 @@ def test_a_network_of_its_own_encodes_its_own_cache(encoding, small, workload, f
     assert cycle(16.0, 8.0, COMPRESSED_COPY) == [0, 5 * TOKEN, TOKEN]
 
 
-def test_a_draft_that_skips_attention_writes_less(small, workload, footprint):
-    step: dict[str, Any] = {
-        "tokens": 2.0,
-        "batch": 3.0,
-        "context_tokens": 50.0,
-        "weight_bits": uniform_weight_bits(5.0),
-    }
-    whole = step_operators(small, StepShape(kv_bits=6.0, **step))
-    assert float(whole.encoded_kv) == 2 * 3 * TOKEN
-    assert float(step_operators(small, StepShape(kv_bits=6.0, attention_share=0.25, **step)).encoded_kv) == 1.5 * TOKEN
-    assert float(step_operators(small, StepShape(kv_bits=16.0, **step)).encoded_kv) == 0
-    assert float(step_operators(small, StepShape(kv_bits=16.0, encoded_kv_share=0.5, **step)).encoded_kv) == 3 * TOKEN
-
-
 @pytest.mark.device_matrix
 def test_gradients(toy_device, small, workload, footprint, check_gradient):
     work = decode_operators(small, workload, footprint=footprint)
@@ -141,10 +110,3 @@ def test_gradients(toy_device, small, workload, footprint, check_gradient):
     device = toy_device.replace(encoder=encoder, chip=CHIP, memory=memory)
     check_gradient(lambda d: step_cost(d, work, temperature=0.1).total_s, device)
     check_gradient(lambda d: step_cost(d, work, temperature=0.1).energy.total_j, device)  # pyright: ignore
-
-
-def test_work_must_say_what_is_encoded(encoding, small, workload, footprint):
-    blank = decode_operators(small, workload, footprint=footprint).replace(encoded_kv=None)
-    with pytest.raises(ValueError, match=r"which new keys and values are stored coded.*step_operators"):
-        step_cost(encoding, blank)
-    assert float(step_cost(encoding.replace(encoder=None), blank).encoding_s) == 0

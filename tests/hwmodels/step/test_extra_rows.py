@@ -35,16 +35,6 @@ def test_rows_beyond_the_first_take_instructions_of_each_weight():
     assert added_s == pytest.approx(2 * 3 * 2 * weights / 35.6e12, rel=1e-4)
 
 
-def test_one_row_takes_none_and_tiles_take_no_more():
-    assert float(total_s(tokens=1.0)) == float(step_cost(DEVICE, work(tokens=1.0)).total_s)
-    more = [float(total_s(tokens=tokens) - step_cost(DEVICE, work(tokens=tokens)).total_s) for tokens in (16.0, 40.0)]
-    assert more[0] == pytest.approx(more[1], rel=1e-3)
-
-
-def test_weights_of_16_bits_take_no_instructions():
-    assert float(total_s(bits=16.0)) == float(step_cost(DEVICE, work(bits=16.0)).total_s)
-
-
 def test_an_engine_says_from_which_row_on_its_kernels_use_tiles():
     mlx, llama = (catalog.device("gb10", engine=name).extra_rows for name in ("mlx-cuda", "llama.cpp"))
     assert (float(mlx.until), float(llama.until)) == (8.0, 16.0)
@@ -61,12 +51,6 @@ def test_more_rows_bits_or_slower_rates_never_save_time(network):
         assert found == sorted(found), name
     faster = DEVICE.replace(vector_flops_per_s=2.0 * DEVICE.vector_flops_per_s)
     assert float(total_s(faster, network=network)) < float(total_s(network=network))
-
-
-def test_twice_the_rates_halve_a_step_with_further_rows():
-    memory = DEVICE.memory.replace(bandwidth_bytes_per_s=2.0 * DEVICE.memory.bandwidth_bytes_per_s)
-    rates = {name: 2.0 * getattr(DEVICE, name) for name in ("peak_flops_per_s", "vector_flops_per_s")}
-    assert float(total_s(DEVICE.replace(memory=memory, **rates))) == pytest.approx(float(total_s()) / 2.0, rel=1e-6)
 
 
 def test_gradients_and_maps_over_instructions_are_right():

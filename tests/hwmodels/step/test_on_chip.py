@@ -12,7 +12,6 @@ from hwmodels import (
     decode_operators,
     step_cost,
     step_operators,
-    uniform_footprint,
     uniform_weight_bits,
 )
 from hwmodels.decoders import Decoder, no_decoder
@@ -63,15 +62,6 @@ def test_what_passes_by_hand(toy_device, work):
         np.testing.assert_allclose(found.limit_s[1], coded / 5e11, rtol=1e-5)
 
 
-def test_all_weights_and_the_cache_pass_in_16_bits(toy_device, small, workload, footprint):
-    """Another witness: the same step of a network that is stored in 16 bits."""
-    work = decode_operators(small, workload, footprint=footprint)
-    plain = decode_operators(small, workload, footprint=uniform_footprint(16))
-    found = on_chip_cost(placed(toy_device, "l2"), work).limit_s[1] * 5e11
-    # New keys and values are written as they are stored, whatever passes to the unit.
-    np.testing.assert_allclose(found, plain.memory_bytes, rtol=1e-5)
-
-
 def test_a_step_takes_the_longest(toy_device, work):
     usual = step_cost(toy_device, work)
     for place in PLACES:
@@ -112,13 +102,3 @@ def test_gradients(place, toy_device, small, workload, footprint, check_gradient
     work = decode_operators(small, workload, footprint=footprint)
     device = placed(toy_device, place, symbols_per_cycle=300.0, code_bits_per_cycle=2000.0)
     check_gradient(lambda d: step_cost(d, work, temperature=0.1).total_s, device)
-
-
-@pytest.mark.device_matrix
-def test_measured_kernels_wait_for_the_links_too():
-    gpu, shape = catalog.device("a100-sxm-80gb"), catalog.architecture("llama-3.1-8b")
-    work = step_operators(shape, StepShape(weight_bits=uniform_weight_bits(5.11), **STEP))
-    slow = step_cost(placed(gpu, "l2", OnChipPath(3e11)), work)
-    passed = float(np.sum(widened(work, 1.0))) / 3e11
-    assert float(slow.on_chip_s.sum()) == pytest.approx(passed, rel=1e-5)
-    assert float(slow.total_s) >= passed > 5 * float(step_cost(gpu, work).total_s)

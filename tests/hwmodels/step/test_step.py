@@ -1,7 +1,6 @@
 import functools
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -135,21 +134,6 @@ def test_temperature_to_zero_is_the_roofline(small, toy_device):
 def test_more_work_never_takes_less_time(small, toy_device, field):
     less, more = (step_time(toy_device, small, **dict(STEP, **{field: value})).total_s for value in (3.0, 30.0))
     assert more > less
-
-
-def test_capacities_cost_no_time(small, toy_device):
-    larger = scale(toy_device, {"capacity_bytes": 3.0})
-    chex.assert_trees_all_equal(step_time(toy_device, small, **STEP), step_time(larger, small, **STEP))
-
-
-@pytest.mark.device_matrix
-def test_single_and_double_precision_agree(small, toy_device):
-    single = step_time(toy_device, small, **STEP)
-    assert single.total_s.dtype == jnp.float32
-    with jax.enable_x64(True):
-        double = step_time(toy_device, small, **STEP)
-        assert double.total_s.dtype == jnp.float64
-    np.testing.assert_allclose(single.operator_s, double.operator_s, rtol=1e-6)
 
 
 @pytest.mark.device_matrix

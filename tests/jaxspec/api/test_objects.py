@@ -9,17 +9,14 @@ import pytest
 
 import jaxspec as js
 from hwmodels import Device, MemoryTier, catalog
-from hwmodels.catalog.units import UNITS
 from jaxspec.compress.footprint import uniform
 from jaxspec.compress.schemes import Scheme
 from jaxspec.errors import InputError
 from jaxspec.registries import registry_of
-from jaxspec.settings import build_config, knob_values, read_layer, to_toml
-from jaxspec.settings.fields import fields_of
+from jaxspec.settings import build_config, knob_values, to_toml
 from jaxspec.settings.knobs import KnobSpec
 from jaxspec.settings.schemes import SCHEME_FACTS, SchemeFacts
 from jaxspec.studies import AdviseConfig, CodesignConfig, EvaluateConfig, PackConfig, PredictConfig, SweepConfig
-from jaxspec.studies.study import STUDIES, find_study
 
 
 def faster(name="rtx-4090", factor=2.0):
@@ -81,15 +78,6 @@ def test_every_command_takes_a_device(kind):
     }
     config = build_config(kind, {"device": faster(), **more.get(kind, {})})
     assert again(config) == config
-
-
-def test_every_setting_of_devices_and_networks_takes_objects():
-    """Whichever command it belongs to."""
-    for name in STUDIES:
-        for field in fields_of(find_study(name).config):
-            taken = field.name in ("device", "architecture", "draft_architecture", "scheme")
-            if taken and name not in ("export", "calibrate", "toy"):
-                assert field.metadata["setting"].objects, (name, field.name)
 
 
 @pytest.mark.parametrize("name", catalog.device_names())
@@ -208,23 +196,6 @@ def test_an_object_stands_for_the_name_of_a_scheme(registered):
     del registry_of("scheme")["lean"]
     del registry_of("scheme")["slim"]
     assert "slim" not in SCHEME_FACTS
-
-
-def test_what_is_ours_cannot_be_forgotten():
-    with pytest.raises(KeyError):
-        del UNITS["systolic_array"]
-    assert "systolic_array" in UNITS
-
-
-def test_a_file_of_settings_may_have_a_device_whole(tmp_path):
-    file = tmp_path / "p.toml"
-    file.write_text(to_toml(PredictConfig(device=faster(factor=7.0))))
-    assert build_config(PredictConfig, read_layer(file)).device == PredictConfig(device=faster(factor=7.0)).device
-    file.write_text(file.read_text().replace("compute_efficiency", "compute_eficiency"))
-    with pytest.raises(
-        InputError, match=r"p\.toml: .*unknown key 'compute_eficiency'; did you mean 'compute_efficiency'"
-    ):
-        build_config(PredictConfig, read_layer(file))
 
 
 def test_numbers_of_a_device_and_a_network_are_keywords():

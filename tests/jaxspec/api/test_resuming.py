@@ -10,7 +10,6 @@ import jaxspec as js
 from jaxspec.cli import main
 from jaxspec.errors import InputError
 from jaxspec.runs import compare_runs, find_run, list_runs, runs_table
-from jaxspec.runs.run_index import attempt, headline_numbers
 
 
 def shell(capsys, *arguments):
@@ -57,17 +56,6 @@ def test_runs_are_listed_and_compared(capsys):
     code, out, _ = shell(capsys, "show", "runs/first")
     assert code == 0
     assert "Toy" in out
-
-
-def test_names_of_runs_steer_no_terminal(capsys):
-    odd = "runs/a\x1b[2Jb\x9bc\u202ed é"
-    js.toy(width=4, out="runs/first")
-    Path("runs/first").rename(odd)
-    for arguments in (("list",), ("show", odd), ("compare", odd, odd), ("resume", odd), ("show", "\x1b[2J\u202e")):
-        said = "".join(shell(capsys, *arguments)[1:])
-        assert said
-        assert not set(said) & set("\x1b\x9b\u202e"), arguments
-    assert "d é" in shell(capsys, "list")[1]
 
 
 def test_equal_settings_and_seed_give_equal_results():
@@ -184,19 +172,6 @@ def test_bad_input_is_one_line(arguments, message, capsys):
     assert len(err.strip().splitlines()) == 1
 
 
-def test_a_command_that_is_not_known():
-    js.toy(out="run")
-    record = json.loads(Path("run/run.json").read_text())
-    Path("run/run.json").write_text(json.dumps(record | {"command": "fly"}))
-    with pytest.raises(InputError, match="is of command 'fly'; this version knows tune"):
-        js.open_result("run")
-
-
-def test_headlines_leave_out_what_is_absent():
-    assert headline_numbers({"a": {"b": 1.5}, "c": None}, ("a.b", "a.x", "c", "a.b.c")) == [{"a.b": 1.5}]
-    assert attempt()["versions"]["python"]
-
-
 def test_a_damaged_run_does_not_hide_the_others(capsys):
     js.toy(width=4, out="runs/first")
     js.toy(width=5, out="runs/second")
@@ -208,21 +183,6 @@ def test_a_damaged_run_does_not_hide_the_others(capsys):
     code, out, _ = shell(capsys, "list", "--json", "runs.json")
     assert (code, "2 runs, 1 finished" in out, "area 25" in out) == (0, True, True)
     assert [run["state"] for run in json.loads(Path("runs.json").read_text())] == ["damaged", "finished"]
-
-
-@pytest.mark.parametrize("content", ["null", "[]", "[3]", "7"])
-def test_a_result_without_results_is_refused(content):
-    js.toy(width=4, out="runs/first")
-    Path("runs/first/result.json").write_text(content)
-    damaged = r"result\.json' is damaged \(it is not as the run wrote it\); restore it, or"
-    for use in (js.open_result, js.resume, lambda path: js.toy(width=4, out=path)):
-        with pytest.raises(InputError, match=damaged):
-            use("runs/first")
-    Path("runs/first/run.json").unlink()  # of earlier versions
-    with pytest.raises(InputError, match=r"result\.json' holds no results"):
-        js.open_result("runs/first")
-    with pytest.raises(InputError, match=r"result\.json' is damaged \(it holds no results\)"):
-        js.toy(width=4, out="runs/first")
 
 
 def test_an_edited_number_is_not_one_of_the_run(capsys):

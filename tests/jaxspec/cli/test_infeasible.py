@@ -123,6 +123,7 @@ def test_blocks_of_weights_that_devices_cut(processes, place, monkeypatch):
     assert "or expert_parallel, which keeps experts whole" in line
 
 
+@pytest.mark.study
 def test_a_table_of_positions_that_ends(processes, place, monkeypatch):
     settings = {"architecture": "opt-2.7b", "device": "rtx-4090"}
     lines = set()

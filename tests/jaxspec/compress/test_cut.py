@@ -6,15 +6,6 @@ import pytest
 from jaxspec.compress.blending import blend_cuts as blend
 
 
-def test_blend_by_hand():
-    # 2.25 at temperature 1/4: raw weight sigmoid(-1) = 0.268941 between sigmoid(-2) = 0.119203 and sigmoid(2) = 0.880797:
-    # (0.268941 - 0.119203) / 0.761594 = 0.196611.
-    mix = blend(jnp.asarray(2.25), 0.25)
-    assert mix.low == 2
-    np.testing.assert_allclose(mix.weight, 0.196611, rtol=1e-5)
-    np.testing.assert_allclose(mix.mean, 2.196611, rtol=1e-6)
-
-
 @pytest.mark.scheme_matrix(3)
 @pytest.mark.parametrize("temperature", [1.0, 0.3, 0.05, 1e-3])
 def test_weight_runs_from_0_to_1_and_whole_numbers_are_exact(temperature):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxspec.compress.fitted import fitted_footprint, fitted_network
-from jaxspec.compress.fitted.methods import wanda_half, weighted_values
+from jaxspec.compress.fitted.methods import wanda_half
 from jaxspec.compress.fitted.networks import _function
 from jaxspec.models.rounded_inputs import rotate_rows
 from jaxspec.settings.compressions import COMPRESSIONS
@@ -50,12 +50,6 @@ def test_a_rotation_is_undone_and_keeps_lengths(jit):
     assert spread(turned) < spread(MATRIX)
 
 
-def test_weighted_values_are_means_of_what_is_near(jit):
-    row, importance = jnp.asarray([0.0, 1.0, 10.0, 12.0]), jnp.asarray([1.0, 3.0, 1.0, 1.0])
-    found = jit(weighted_values, static_argnums=2)(row, importance, 2)
-    np.testing.assert_allclose(found, [0.75, 11.0], rtol=1e-6)
-
-
 def test_a_network_is_compressed_layer_by_layer(random_network, jit):
     kinds = {"q": (2, 4, 32), "down": (2, 4, 64)}
     layers = {kind: jnp.asarray(RNG.standard_normal(shape), jnp.bfloat16) for kind, shape in kinds.items()}
@@ -67,18 +61,3 @@ def test_a_network_is_compressed_layer_by_layer(random_network, jit):
     ).values
     np.testing.assert_array_equal(made["layers"]["down"].values()[1], alone.astype(jnp.bfloat16))
     assert float(fitted_footprint("rotated-int4").target_weight_bits["q"]) == 4.5
-
-
-def test_scales_of_inputs_stand_beside_the_matrices_that_they_smooth():
-    kinds = {"q": (2, 4, 32), "expert_up": (2, 3, 4, 32)}
-    layers = {kind: jnp.asarray(RNG.standard_normal(shape), jnp.bfloat16) for kind, shape in kinds.items()}
-    norms = {name: jnp.asarray(RNG.lognormal(0, 1, (2, 32)), jnp.float32) for name in ("qkv", "expert_gate_up")}
-    weights = fitted_network("smoothquant-w8", {"layers": layers}, norms)["layers"]
-    made = fitted_network("smoothquant-w8a8", {"layers": layers}, norms)["layers"]
-    assert set(made) - set(weights) == {"q_input_scale", "expert_up_input_scale"}
-    for kind in kinds:  # the weights are the same, whatever becomes of activations
-        np.testing.assert_array_equal(made[kind].values(), weights[kind].values())
-    largest = np.abs(np.asarray(layers["expert_up"], np.float32)).max(axis=(1, 2))  # experts share their inputs
-    root = np.sqrt(np.asarray(norms["expert_gate_up"]) / largest)
-    expected = root / np.exp(np.log(root).mean(axis=-1, keepdims=True))
-    np.testing.assert_allclose(made["expert_up_input_scale"], np.broadcast_to(expected[:, None], (2, 3, 32)), rtol=1e-5)

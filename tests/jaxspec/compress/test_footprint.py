@@ -36,17 +36,6 @@ def test_an_uncompressed_draft_reads_what_the_target_reads():
     assert draft < 16
 
 
-def test_rows_are_apart(jit):
-    count = jit(bits_per_value, static_argnums=4)
-    bits = patterns(np.random.default_rng(1).standard_normal((3, 50)) * [[1], [1e-3], [7]])
-    kept = jnp.asarray(np.random.default_rng(2).random((3, 50)), jnp.float32)
-    cut, bitmap = jnp.array([1.0, 2.5, 4.0]), jnp.array([0.0, 1.0, 0.3])
-    together = count(bits, kept, cut, bitmap, "coded")
-    for row in range(3):
-        alone = count(bits[row], kept[row], cut[row], bitmap[row], "coded")
-        np.testing.assert_allclose(alone, [together[0][row], together[1][row]], rtol=1e-6)
-
-
 class TestPaperPoint:
     """Cassandra's "40 %/4 bits" on Gaussian rows, whose exponents take L = 2.85 bits (see tests of the unary code).
 
@@ -108,8 +97,3 @@ def test_gradient(check_gradient, pruned_exponents):
         return jnp.sum(draft * jnp.array([1.0, 0.6])) - jnp.sum(target * jnp.array([0.2, 1.3]))
 
     check_gradient(scalar, inputs)
-
-
-def test_gradient_of_the_soft_bitmap(check_gradient):
-    scalar = lambda p: jnp.sum(soft_bitmap(p, 0.3) * jnp.array([1.0, 2.0, -1.0]))
-    check_gradient(scalar, jnp.array([0.0, 0.2, 0.07]), side=jnp.array([1, 0, 0]))

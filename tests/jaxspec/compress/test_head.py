@@ -1,7 +1,6 @@
 """A draft's own LM head: a part of the target's, measured, differentiable, and read by nobody else."""
 
 import dataclasses
-import re
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +8,6 @@ import numpy as np
 import pytest
 
 from hwmodels import Case, Workload, catalog
-from jaxspec.compress import rematerialised
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1, CASSANDRA1_HEAD
@@ -81,16 +79,6 @@ def test_the_hard_head_is_a_part_of_the_targets(name, request):
     # Tokens are looked up in the target's embedding, and the target keeps its head.
     assert draft["embed"] is found.params["embed"]
     assert (HEAD in found.params) == (name == "untied")
-
-
-def test_norms_are_those_of_what_the_head_multiplies(untied):
-    tokens = untied.text.tokens[:, :-1]
-    positions = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
-    ran = forward(untied.params, UNTIED, tokens, StepInput(positions, causal_mask(*tokens.shape)), dtype=jnp.float32)
-    inputs = head_input(ran.hidden, untied.params, UNTIED)
-    wanted = np.sqrt(np.sum(np.square(np.asarray(inputs, np.float64)), axis=(0, 1)))
-    # Calibration's keys and values are rounded to bfloat16.
-    np.testing.assert_allclose(untied.prepared[HEAD], wanted, rtol=0.01)
 
 
 @pytest.mark.parametrize("name", ["untied", "tied"])
@@ -190,19 +178,3 @@ def test_gradient_by_the_knobs_of_the_head(gradient_check, pricing, request, nam
     gradient = gradient_check(loss)({"head_prune": jnp.asarray(0.31), "head_cut_bits": jnp.asarray(3.3)})
     for knob, value in gradient.items():
         assert abs(value) > 1e-6, f"{knob} is not felt"
-
-
-@pytest.mark.parametrize("rows", [61, 64, 66])
-def test_rows_that_no_near_number_divides_are_made_in_few_blocks(monkeypatch, jit, rows):
-    monkeypatch.setattr(rematerialised, "_BLOCK", 40)
-    matrix = jnp.asarray(np.random.default_rng(0).normal(size=(rows, 5)), jnp.float32)
-    make = lambda part: (part * jnp.abs(part), jnp.sum(part, axis=0))
-    loss = lambda made: lambda matrix: sum(jnp.sum(jnp.sin(leaf)) for leaf in jax.tree.leaves(made(matrix)))
-    in_blocks = lambda matrix: rematerialised.made_in_blocks(make, matrix)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5),
-        jit(lambda m: (in_blocks(m), jax.grad(loss(in_blocks))(m)))(matrix),
-        jit(lambda m: (make(m), jax.grad(loss(make))(m)))(matrix),
-    )
-    loops = str(jax.make_jaxpr(in_blocks)(matrix))
-    assert int(re.search(r"length=(\d+)", loops)[1]) <= 16

@@ -97,13 +97,6 @@ def test_compression_in_the_loop_is_the_prepared_one(prepare, compress, knobs, k
     assert_same(compress(cache, knobs), prepare(cache, knobs))
 
 
-def test_without_compression_nothing_changes(prepare, compress):
-    cache = random_cache(4)
-    nothing = kv_knobs([0.0, 0.0], [0.0, 0.0])
-    assert_same(compress(cache, nothing), cache)
-    assert_same(prepare(cache, nothing), cache)
-
-
 @pytest.mark.scheme_matrix
 @pytest.mark.parametrize("scheme", [CASSANDRA1, CASSANDRA1_CODED], ids=lambda scheme: scheme.name)
 def test_soft_kv_tends_to_the_hard_one(jit, scheme):

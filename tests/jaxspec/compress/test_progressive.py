@@ -8,7 +8,7 @@ import pytest
 
 from jaxspec.compress.fitted import CalibrationSample, fitted_config, fitted_network
 from jaxspec.compress.fitted import methods as module
-from jaxspec.compress.fitted.methods import Smoothing, progressive, qoq_residual_w4, qoq_smoothing, qoq_w4
+from jaxspec.compress.fitted.methods import progressive, qoq_residual_w4, qoq_w4
 from jaxspec.formats import group_quantization
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward_text
@@ -33,48 +33,11 @@ def test_two_levels_of_integers_by_hand():
     np.testing.assert_array_equal(progressive(jnp.zeros((2, 8)), 4), jnp.zeros((2, 8)))
 
 
-def test_a_group_is_clipped_where_that_loses_less():
-    # The scale is 1. From -2 to 119 the step is 8, and small elements are lost; with 0.6 of the range it is 5.
-    row = np.full((1, 16), 5.0, np.float32)
-    row[0, :2] = 119.0, -2.0
-    unclipped = np.where(row == 5.0, 8.0, np.where(row > 5, 120.0, 0.0))
-    weight = np.ones(16, np.float32)
-    np.testing.assert_array_equal(progressive(jnp.asarray(row), 16, jnp.asarray(weight)), unclipped)
-    # An input that is nearly always 0 may lose its weight: steps of 5 from 0 to 75.
-    weight[0] = 1e-3
-    made = np.asarray(progressive(jnp.asarray(row), 16, jnp.asarray(weight)))
-    np.testing.assert_array_equal(made, np.where(row == 5.0, 5.0, np.where(row > 5, 75.0, 0.0)))
-
-
-def test_smoothing_is_mostly_by_the_weights():
-    found = qoq_smoothing(jnp.asarray([1.0, 16.0, 1.0]), jnp.asarray([[8.0, 2.0, -1.0], [-1.0, 2.0, 1.0]]))
-    ratio = np.asarray(found.scale) / float(found.scale[2])
-    np.testing.assert_allclose(ratio, [8**0.3, 2**0.3 / 16**0.7, 1.0], rtol=1e-5)
-    np.testing.assert_allclose(found.largest, np.asarray([8.0, 2.0, 1.0]) / np.asarray(found.scale), rtol=1e-6)
-
-
 def test_without_rounding_smoothing_and_order_are_undone(monkeypatch):
     matrix = jnp.asarray(RNG.standard_normal((5, 96)), jnp.float32)
     norms = jnp.asarray(RNG.lognormal(0, 1, 96), jnp.float32)
     monkeypatch.setattr(module, "progressive", lambda rows, group, weight=None: rows)
     np.testing.assert_allclose(qoq_residual_w4(matrix, norms).values, matrix, rtol=1e-5)
-
-
-def test_channels_of_like_size_share_a_group(monkeypatch):
-    """Sizes alternate: in the order of the channels each group of four would have two of both."""
-    largest = jnp.asarray([9.0, 1, 8, 2, 7, 3, 6, 4])
-    groups = []
-    monkeypatch.setattr(module, "block_of", lambda columns: 4)
-    monkeypatch.setattr(
-        module, "progressive", lambda rows, group, weight=None: groups.append((rows, group, weight)) or rows
-    )
-    scale = jnp.asarray([2.0, 1, 1, 1, 1, 1, 1, 4])
-    matrix, norms = jnp.arange(16.0).reshape(2, 8), jnp.arange(1.0, 9)
-    qoq_residual_w4(matrix, norms, Smoothing(scale, largest))
-    ((rows, group, weight),) = groups
-    assert group == 4
-    np.testing.assert_array_equal(rows[0], [0, 2, 4, 6, 28, 5, 3, 1])
-    np.testing.assert_array_equal(weight, [0.25, 9, 25, 49, 4, 36, 16, 4])
 
 
 def test_o_and_down_are_rounded_behind_scales_and_all_others_behind_a_rotation():

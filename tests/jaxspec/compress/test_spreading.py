@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from jaxspec.compress.fitted import CalibrationSample, fitted_config, fitted_network
-from jaxspec.compress.fitted.methods import duquant_space, duquant_w4, greedy_rotation, zigzag_order
+from jaxspec.compress.fitted.methods import duquant_space, duquant_w4
 from jaxspec.formats import asymmetric
 from jaxspec.models import rounded_inputs
 from jaxspec.models.config import INPUT_OF, DecoderConfig
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.rounded_inputs import input_scale_of, input_space_of, spread_rows
 from jaxspec.models.stored import biased_rows
-from jaxspec.models.streamed import Streamed
 from jaxspec.settings.compressions import RoundedInputs
 
 pytestmark = pytest.mark.scheme_matrix
@@ -30,23 +29,6 @@ def outliers(rows, columns, channels=(3, 40, 41), by=30.0):
     found = RNG.standard_normal((rows, columns)).astype(np.float32)
     found[:, list(channels)] *= by
     return found
-
-
-def test_channels_are_dealt_out_to_and_fro():
-    # By size: 4, 1, 6, 0, 3, 7, 2, 5; two blocks of four take 4 | 1, then 0 | 6, 3 | 7 and 5 | 2.
-    size = jnp.asarray([5.0, 7, 2, 4, 8, 1, 6, 3])
-    np.testing.assert_array_equal(zigzag_order(size, 4), [4, 0, 3, 5, 1, 6, 7, 2])
-
-
-def test_greedy_rotations_turn_outliers_into_their_block(jit):
-    rows = jnp.asarray(outliers(40, 32, channels=(5, 17)))
-    turn = np.asarray(jit(greedy_rotation)(rows), np.float64)
-    np.testing.assert_allclose(turn @ turn.T, np.eye(32), atol=2e-6)
-    peak = lambda rows: float(np.max(np.abs(rows)))
-    assert peak(rows @ turn) < 0.4 * peak(rows)
-    # A single outlier is spread evenly by the first step; no later one can be better.
-    (single,) = np.asarray(jit(greedy_rotation)(jnp.eye(32)[7:8]))[7:8]
-    np.testing.assert_allclose(np.abs(single), 32**-0.5, atol=1e-5)
 
 
 def test_a_space_is_two_rotations_around_an_order_and_is_left_again(jit):
@@ -130,11 +112,3 @@ def test_outliers_cost_less_in_the_space_than_out_of_it(network, jit):
     # A plain rotation leaves what the outliers of a block add up to; its weights are finer, in groups.
     assert found < 0.5 * error(plainly, fitted_config("rotated-w4a4", CONFIG))
     assert {INPUT_OF[kind] for kind in CONFIG.matrix_kinds} == set(sample.inputs)
-
-
-def test_layers_in_host_memory_are_fitted_as_those_on_the_device(network):
-    params, _, norms, sample, _ = network
-    stored = params["layers"] | {kind: params["layers"][kind].astype(jnp.bfloat16) for kind in CONFIG.matrix_kinds}
-    host = stored | {kind: Streamed.of(list(np.asarray(stored[kind]))) for kind in CONFIG.matrix_kinds}
-    here, there = (fitted_network("duquant-w4a4", {"layers": of}, norms, sample)["layers"] for of in (stored, host))
-    jax.tree.map(np.testing.assert_array_equal, here, there)

@@ -117,23 +117,6 @@ def test_the_hard_draft_is_a_bitwise_part_of_the_target(target, norms, harden, s
             np.testing.assert_array_equal(read[layer][~pruned], stored[layer][~pruned] >> cut << cut)
 
 
-def test_what_is_no_matrix_stays_as_it_is(target, harden):
-    draft = harden(random_knobs(3, whole=True)).params
-    assert jax.tree.structure(draft) == jax.tree.structure(target)
-    for name in ("embed", "lm_head", "final_norm"):
-        np.testing.assert_array_equal(draft[name], target[name])
-    for name in ("attention_norm", "mlp_norm"):
-        np.testing.assert_array_equal(draft["layers"][name], target["layers"][name])
-
-
-def test_without_compression_the_draft_is_the_target(target, harden):
-    knobs = jax.tree.map(jnp.zeros_like, random_knobs(4, whole=True))
-    draft = harden(knobs)
-    jax.tree.map(lambda d, t: np.testing.assert_array_equal(bits_of(d), bits_of(t)), draft.params, target)
-    read = draft.footprint
-    np.testing.assert_array_equal(by_kind(read.draft_weight_bits), by_kind(read.target_weight_bits))
-
-
 @pytest.mark.scheme_matrix
 @pytest.mark.parametrize("scheme", [CASSANDRA1, CASSANDRA1_CODED], ids=lambda scheme: scheme.name)
 def test_soft_draft_tends_to_the_hard_one(jit, target, ranked, harden, scheme):
@@ -193,12 +176,3 @@ def test_a_float16_network_keeps_its_own_bits(jit, random_network, norms):
     # Without any compression a value has its sign, 10 bits of mantissa and its exponent's code.
     whole = harden(target, prepared, jax.tree.map(jnp.zeros_like, knobs)).footprint.draft_weight_bits["q"]
     assert np.all(np.asarray(whole) > 1 + 10 + 1)
-
-
-@pytest.mark.scheme_matrix
-def test_float16_bits_by_hand():
-    # Values 1, 1.5, 2, 3 in float16: one sign, 10 bits of mantissa, codes 1, 1, 01, 01 = 6 bits and a codebook of 2 x 8.
-    matrix = jnp.array([[1.0, 1.5, 2.0, 3.0]], jnp.float16)
-    knobs = {"weight_prune": jnp.asarray(0.0), "weight_cut_bits": jnp.asarray(3.0)}
-    made = CASSANDRA1.matrix.hard(matrix, jnp.ones(4), knobs)
-    np.testing.assert_allclose(made.bits, [(4 + 4 * 7 + 6 + 16) / 4, (4 + 4 * 10 + 6 + 16) / 4], rtol=1e-6)

@@ -44,9 +44,3 @@ def test_sizes_are_counted_with_both_numbers_of_a_row():
             == asymmetric.bits_per_element(form.bits, elements)
             == expected
         )
-
-
-@pytest.mark.parametrize("given", [{"bits": 0}, {"bits": 9}, {"bits": 4, "share": 0.0}, {"bits": 4, "share": 1.1}])
-def test_what_is_no_width_or_share_is_refused(given):
-    with pytest.raises(ValueError, match="allowed are"):
-        asymmetric.encode(jnp.ones((1, 4)), **given)

@@ -1,5 +1,3 @@
-import chex
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -78,57 +76,3 @@ def test_round_trip(codec, form, seed, largest):
     found = unpack(words, width=width, count=count)
     np.testing.assert_array_equal(found, values & dtype((1 << width) - 1))
     assert found.dtype == jnp.uint16
-
-
-@pytest.mark.scheme_matrix(2)
-@pytest.mark.parametrize("width", [1, 9, 16])
-def test_nothing_packs_to_nothing(width):
-    words = bit_packing.pack(jnp.zeros(0, jnp.uint8), width=width)
-    assert words.shape == (0,)
-    assert bit_packing.unpack(words, width=width, count=0).shape == (0,)
-    assert bit_packing.num_bits(0, width) == 0
-
-
-@pytest.mark.scheme_matrix
-def test_size_is_that_of_the_words(codec):
-    pack, _ = codec
-    # 13 x 5 = 65 bits reach into a third word; 32 x 5 = 160 bits are five words exactly.
-    assert bit_packing.num_words(13, 5) == 3
-    assert bit_packing.num_bits(13, 5) == 96
-    assert bit_packing.num_bits(32, 5) == 160
-    for count, width in ((1, 1), (31, 7), (77, 12)):
-        words = pack(jnp.zeros(count, jnp.uint16), width=width)
-        assert bit_packing.num_bits(count, width) == 8 * words.nbytes
-        expected = float(bit_packing.expected_bits(jnp.float32(count), jnp.float32(width)))
-        assert 0 <= 8 * words.nbytes - expected < 32
-
-
-def test_gradient_of_the_expected_size(check_gradient):
-    point = {"count": jnp.array([5.5, 0.0, 300.0]), "width": jnp.array([3.25, 7.0, 16.0])}
-    gradient = check_gradient(lambda x: jnp.sum(bit_packing.expected_bits(x["count"], x["width"])), point)
-    np.testing.assert_allclose(gradient["width"], point["count"])
-
-
-@pytest.mark.scheme_matrix
-def test_under_vmap(jit):
-    values = np.random.default_rng(3).integers(1 << 6, size=(3, 45)).astype(np.uint8)
-    words = jit(jax.vmap(lambda row: bit_packing.pack(row, width=6)))(jnp.asarray(values))
-    assert words.tolist() == [words_in_plain_python(row, 6) for row in values]
-    found = jit(jax.vmap(lambda row: bit_packing.unpack(row, width=6, count=45)))(words)
-    np.testing.assert_array_equal(found, values)
-
-
-def test_new_values_do_not_trace_anew(jit):
-    pack = jit(chex.assert_max_traces(lambda x: bit_packing.pack(x, width=5), n=1))
-    unpack = jit(chex.assert_max_traces(lambda x: bit_packing.unpack(x, width=5, count=9), n=1))
-    for values in (np.zeros(9), np.arange(9), np.full(9, 31)):
-        words = pack(jnp.asarray(values, jnp.uint16))
-        np.testing.assert_array_equal(unpack(words), values)
-
-
-@pytest.mark.parametrize("width", [0, 17, -3])
-def test_other_widths_are_refused(width):
-    with pytest.raises(ValueError, match=rf"width {width} came.*1 to 16"):
-        bit_packing.pack(jnp.zeros(3, jnp.uint16), width=width)
-    with pytest.raises(ValueError, match=rf"width {width} came"):
-        bit_packing.unpack(jnp.zeros(3, jnp.uint32), width=width, count=3)

@@ -2,8 +2,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from jaxspec.formats import bit_slices
 
@@ -12,14 +10,12 @@ weights = VALUES.astype(int)
 READINGS = ("truncation", "rounding", "augmentation")
 
 by_width = pytest.mark.parametrize("draft_bits", [2, 3, 4, 5, 6])
-by_reading = pytest.mark.parametrize("reading", READINGS)
 
 encode = jax.jit(bit_slices.encode, static_argnames="group_size")
 decode = jax.jit(bit_slices.decode)
 split = jax.jit(bit_slices.split, static_argnames="draft_bits")
 join = jax.jit(bit_slices.join)
 read_draft = jax.jit(bit_slices.read_draft, static_argnames=("reading", "draft_bits"))
-decode_draft = jax.jit(bit_slices.decode_draft, static_argnames=("reading", "draft_bits"))
 mean_squared_error = jax.jit(bit_slices.mean_squared_error, static_argnames="reading")
 
 
@@ -88,53 +84,6 @@ def test_encoding_by_hand():
     np.testing.assert_allclose(decode(groups)[0, :2], [50 * 0.0200043, -127 * 0.0200043], rtol=1e-5)
 
 
-def test_encoding_is_the_plain_one():
-    x = np.random.default_rng(1).normal(0.02, 1, (40, 3, 24)).astype(np.float32)
-    groups = encode(jnp.asarray(x.reshape(40, 72)), group_size=24)
-    scale = np.abs(x).max(-1) / np.float32(127)
-    y = (x * (np.float32(1) / scale)[..., None]).astype(np.float64)
-    np.testing.assert_array_equal(groups.values, (np.sign(y) * np.floor(np.abs(y) + 0.5)).reshape(40, 72))
-    np.testing.assert_array_equal(groups.scales, scale.astype(np.float16))
-    # -128 never occurs, so either sign reaches as far.
-    assert (groups.values.min(), groups.values.max()) == (-127, 127)
-    decoded = (
-        np.asarray(groups.values, np.float32).reshape(x.shape) * scale.astype(np.float16).astype(np.float32)[..., None]
-    )
-    np.testing.assert_array_equal(decode(groups), decoded.reshape(40, 72))
-
-
-@by_reading
-def test_drafts_use_the_targets_scales(reading):
-    x = np.random.default_rng(2).normal(0.01, 0.6, (5, 96)).astype(np.float32)
-    groups = encode(jnp.asarray(x))
-    draft = jax.jit(bit_slices.decode_draft, static_argnums=1, static_argnames="draft_bits")(
-        groups, reading, draft_bits=3
-    )
-    scales = np.repeat(np.asarray(groups.scales, np.float32), 32, axis=-1)
-    np.testing.assert_array_equal(
-        draft, np.asarray(read_draft(groups.values, reading, draft_bits=3), np.float32) * scales
-    )
-
-
-@by_width
-def test_sizes(draft_bits):
-    groups = jax.eval_shape(lambda x: bit_slices.encode(x, group_size=24), jnp.zeros((5, 72)))
-    sizes = bit_slices.num_bits(groups, draft_bits=draft_bits)
-    assert sizes == (360 * draft_bits + 15 * 16, 360 * (8 - draft_bits))
-    assert sum(sizes) == bit_slices.group_quantization.num_bits(
-        jax.eval_shape(lambda x: bit_slices.group_quantization.encode(x, "int8", group_size=24), jnp.zeros((5, 72)))
-    )
-    expected = bit_slices.expected_bits(jnp.float32(360), jnp.float32(draft_bits), group_size=24)
-    np.testing.assert_allclose(expected, sizes, rtol=1e-6)
-
-
-def test_expected_size_is_linear_between_widths():
-    at = lambda bits: np.array(bit_slices.expected_bits(jnp.float32(96), jnp.float32(bits)))
-    np.testing.assert_allclose(at(3.25), 0.75 * at(3) + 0.25 * at(4), rtol=1e-6)
-    # What moves between the slices does not vanish.
-    assert at(3.25).sum() == 96 * 8.5
-
-
 def test_gradients(check_gradient):
     tree = {"n": jnp.array([41.0, 3.5, 8.0]), "b": jnp.array([2.0, 4.0, 5.7])}
 
@@ -144,53 +93,3 @@ def test_gradients(check_gradient):
         return jnp.sum(sizes.draft - 0.3 * sizes.rest) + sum(jnp.sum(e) * k for e, k in zip(errors, (0.1, 1.0, -2.0)))
 
     check_gradient(total, tree)
-
-
-@pytest.mark.scheme_matrix
-@settings(max_examples=5)
-@given(
-    lead=st.sampled_from([(), (1,), (3,), (2, 3), (0,)]),
-    groups=st.integers(0, 3),
-    size=st.integers(1, 37),
-    draft_bits=st.integers(2, 6),
-    seed=st.integers(0, 2**32 - 1),
-)
-def test_any_shape(lead, groups, size, draft_bits, seed):
-    x = np.random.default_rng(seed).normal(0.1, 1, (*lead, groups * size)).astype(np.float32)
-    encoded = encode(jnp.asarray(x), group_size=size)
-    assert encoded.scales.shape == (*lead, groups)
-    slices = split(encoded.values, draft_bits=draft_bits)
-    np.testing.assert_array_equal(join(slices), encoded.values)
-    assert decode(encoded).shape == x.shape
-    assert sum(bit_slices.num_bits(encoded, draft_bits=draft_bits)) == x.size * 8 + x.size // size * 16
-
-
-@pytest.mark.scheme_matrix
-def test_vmap_and_gradient_through_the_scales(jit):
-    x = np.random.default_rng(5).normal(size=(3, 32)).astype(np.float32)
-    gradient = jit(jax.vmap(jax.grad(lambda row: jnp.sum(bit_slices.decode_draft(bit_slices.encode(row))))))(
-        jnp.asarray(x)
-    )
-    groups = encode(jnp.asarray(x))
-    place = np.abs(x).argmax(-1)
-    expected = np.zeros(x.shape)
-    total = np.asarray(read_draft(groups.values), float).sum(-1)
-    expected[range(3), place] = total * np.asarray(groups.scales, float)[:, 0] / x[range(3), place]
-    np.testing.assert_allclose(gradient, expected, rtol=3e-3)
-
-
-@pytest.mark.scheme_matrix
-@pytest.mark.wrong_arrays
-def test_what_is_refused():
-    values = np.zeros(4, np.int8)
-    for draft_bits in (1, 7):
-        with pytest.raises(ValueError, match=f"draft_bits {draft_bits}; allowed are 2 to 6"):
-            bit_slices.split(values, draft_bits=draft_bits)
-    with pytest.raises(ValueError, match=r"int16.*encode"):
-        bit_slices.split(values.astype(np.int16))
-    with pytest.raises(ValueError, match=r"'ceiling'.*truncation"):
-        bit_slices.read_draft(values, "ceiling")
-    with pytest.raises(ValueError, match="'ceiling'"):
-        bit_slices.mean_squared_error(jnp.float32(4), "ceiling")
-    with pytest.raises(ValueError, match="100 elements in groups of 32"):
-        bit_slices.encode(np.zeros((2, 100), np.float32))

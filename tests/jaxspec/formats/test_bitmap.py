@@ -49,17 +49,6 @@ def test_bitmap_of_any_shape(jit, shape, density, seed):
     assert 8 * packed.size == bitmap.num_bits(shape)
 
 
-def test_sparse_values_by_hand():
-    values, mask = jnp.array([[5, 6, 7, 8], [1, 2, 3, 4]]), jnp.array([[0, 1, 1, 0], [1, 0, 1, 1]], bool)
-    sparse = bitmap.sparsify(values, mask, capacity=3)
-    assert np.asarray(sparse.values).tolist() == [[6, 7, 0], [1, 3, 4]]
-    assert np.asarray(sparse.num_kept).tolist() == [2, 3]
-    back = bitmap.desparsify(sparse.values, mask, fill=-9)
-    assert np.asarray(back).tolist() == [[-9, 6, 7, -9], [1, -9, 3, 4]]
-    flat = bitmap.sparsify(values.reshape(-1), mask.reshape(-1), capacity=5)
-    assert np.asarray(flat.values).tolist() == [6, 7, 1, 3, 4]
-
-
 @settings(max_examples=16)
 @given(**any_mask, capacity=st.sampled_from([0, 6, 20]), dtype=st.sampled_from([np.uint16, np.float32]))
 def test_sparse_values_of_any_shape(jit, shape, density, seed, capacity, dtype):
@@ -91,60 +80,6 @@ def test_patterns_survive_bit_for_bit(jit):
     np.testing.assert_array_equal(back, np.where(mask, floats.view(np.uint32), 0))
 
 
-def test_rows_under_vmap_and_jit_as_in_one_call():
-    mask = jnp.asarray(random_mask((5, 23), 0.5, 4))
-    values = jnp.arange(115).reshape(5, 23)
-    together = bitmap.sparsify(values, mask, capacity=11)
-    apart = jax.jit(jax.vmap(lambda v, m: bitmap.sparsify(v, m, capacity=11)))(values, mask)
-    for one, other in zip(together, apart):
-        np.testing.assert_array_equal(one, other)
-    np.testing.assert_array_equal(
-        jax.vmap(bitmap.desparsify)(apart.values, mask), bitmap.desparsify(together.values, mask)
-    )
-
-
-def test_gradients_reach_what_is_kept_and_nothing_else(check_gradient):
-    mask = jnp.asarray(random_mask((3, 7), 0.6, 11))
-    weights = jnp.asarray(np.random.default_rng(2).standard_normal((3, 7)))
-
-    def function(values):
-        sparse = bitmap.sparsify(values, mask, capacity=4)
-        return jnp.sum(weights * bitmap.desparsify(sparse.values**2, mask))
-
-    gradient = check_gradient(function, jnp.asarray(np.random.default_rng(3).uniform(1, 2, (3, 7))))
-    np.testing.assert_array_equal(np.asarray(gradient) != 0, mask & (np.cumsum(mask, axis=1) <= 4))
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda mask: bitmap.sparsify(mask, mask, capacity=5),
-        lambda mask: bitmap.desparsify(mask[:5], mask),
-    ],
-)
-def test_rows_whose_ones_int32_does_not_count_are_refused(function):
-    jax.eval_shape(function, jax.ShapeDtypeStruct((2**31 - 1,), bool))
-    with pytest.raises(ValueError, match=r"rows of 2147483648 values.*cut rows"):
-        jax.eval_shape(function, jax.ShapeDtypeStruct((2**31,), bool))
-
-
-@pytest.mark.wrong_arrays
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: bitmap.sparsify(jnp.ones(3), jnp.ones((1, 3), bool), capacity=2), "one shape"),
-        (lambda: bitmap.sparsify(jnp.ones(3), jnp.ones(3, bool), capacity=-1), "capacity is -1"),
-        (lambda: bitmap.desparsify(jnp.ones(3), jnp.ones((1, 3), bool)), "leading axes"),
-        (lambda: bitmap.num_bits((3, 5), offset_bits=4), "without block_size"),
-        (lambda: bitmap.num_bits((3, 5), block_size=2, offset_bits=-4), "offset_bits is -4"),
-        (lambda: bitmap.expected_bits(jnp.ones(2), 3.0, block_size=0), "block_size is 0"),
-    ],
-)
-def test_what_is_wrong_is_said(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
 def test_bits_by_hand():
     # Two rows of 13 values: 2 bytes each. With blocks of 5, three offsets per row, each able to hold 13: 4 bits.
     assert bitmap.num_bits((2, 13)) == 2 * 16
@@ -170,20 +105,3 @@ def test_gradient_of_expected_bits(check_gradient):
     weights = jnp.array([1.0, -0.3, 2.0])
     function = lambda x: jnp.sum(weights * bitmap.expected_bits(x["prune"], x["bits"], block_size=7) ** 2)
     check_gradient(function, at, side={"prune": jnp.array([1, 0, -1]), "bits": jnp.zeros(3)})
-
-
-def test_cheapest_index_by_hand():
-    # H(½) = 1, H(¼) = ½ + ¾ log2(4/3), both ends 0.
-    expected = [0, 0.25 * 2 + 0.75 * math.log2(4 / 3), 1, 0.25 * 2 + 0.75 * math.log2(4 / 3), 0]
-    np.testing.assert_allclose(
-        bitmap.cheapest_index_bits(jnp.array([0.0, 0.25, 0.5, 0.75, 1.0])), expected, rtol=1e-6, atol=0
-    )
-    # Close to an end: H(d) = d log2(e/d) but for a share of d/2.
-    np.testing.assert_allclose(
-        bitmap.cheapest_index_bits(jnp.float32(1e-6)), 1e-6 * math.log2(math.e / 1e-6), rtol=1e-5
-    )
-
-
-def test_gradient_of_the_cheapest_index(check_gradient):
-    weights = jnp.array([1.0, 0.7, -2.0, 1.3])
-    check_gradient(lambda d: weights @ bitmap.cheapest_index_bits(d), jnp.array([0.01, 0.3, 0.6, 0.98]))

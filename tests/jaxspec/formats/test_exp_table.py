@@ -27,15 +27,6 @@ def test_every_entry_is_correctly_rounded():
     assert TABLE.dtype == jnp.float16
 
 
-def test_rounding_is_nowhere_in_doubt():
-    # exp in float64 is off by less than 2^-52; the distance to the middle of two float16 is far more, so rounding twice is
-    # rounding once. Exactly 1 and exactly 0 apart.
-    exact = np.exp(NEGATIVE.astype(np.float64))
-    spacing = np.maximum(2.0 ** (np.floor(np.log2(np.maximum(exact, 2.0**-60))) - 10), 2.0**-24)
-    from_middle = np.abs(np.mod(exact / spacing, 1) - 0.5) * spacing / np.maximum(exact, 2.0**-60)
-    assert np.min(from_middle[exact > 2.0**-30]) > 2.0**-30
-
-
 def test_by_hand():
     # exp(-1) = 0.367879 lies in [1/4, 1/2), steps of 2^-12: 1506.8 of them, so 1507 · 2^-12. exp(-17) = 4.14e-8 is 0.69 of
     # the smallest float16, exp(-18) = 1.5e-8 is 0.26 of it.
@@ -53,11 +44,6 @@ def test_index_of_special_patterns():
     assert result.tolist() == [0x3C00] * 4 + [0x3C00, 0, 0, 0x7E00, 0x7E00, 0x7E00]
 
 
-def test_entries_above_infinity_are_quiet_nans():
-    assert patterns(TABLE)[0x7C00] == 0
-    assert set(patterns(TABLE)[0x7C01:]) == {0x7E00}
-
-
 @pytest.mark.scheme_matrix
 def test_derivative_is_the_table_value():
     x = half(0, -0.4, -1.3, -5.1, -9.7, -np.inf)
@@ -73,9 +59,3 @@ def test_derivative_is_the_table_value():
     # Again and again: every derivative of exp is exp.
     second = jax.grad(jax.grad(exp_table.exp_nonpositive))(half(-1.3)[0], TABLE)
     np.testing.assert_array_equal(second, look_up(half(-1.3)[0], TABLE))
-
-
-@pytest.mark.wrong_arrays
-def test_what_is_refused():
-    with pytest.raises(ValueError, match=r"float32.*float16 patterns"):
-        exp_table.index(jnp.zeros(3))

@@ -6,8 +6,6 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from jaxspec.formats import fields
 from jaxspec.formats.patterns import to_bits
@@ -31,14 +29,6 @@ def entropy(values):
     counts = np.unique(values, return_counts=True)[1]
     share = counts / counts.sum()
     return -np.sum(share * np.log2(share))
-
-
-@st.composite
-def partitions(draw):
-    """Any division of 8, 16 or 32 bits."""
-    total = draw(st.sampled_from([8, 16, 32]))
-    cuts = draw(st.sets(st.integers(1, total - 1), max_size=5))
-    return tuple(int(width) for width in np.diff([0, *sorted(cuts), total]))
 
 
 def test_fields_by_hand():
@@ -65,36 +55,10 @@ def test_merging_undoes_splitting_of_all_patterns(text):
         np.testing.assert_array_equal(part[::331], column)
 
 
-@pytest.mark.scheme_matrix
-@settings(max_examples=20)
-@given(
-    widths=partitions(),
-    shape=st.sampled_from([(), (0,), (1,), (7,), (2, 0, 3), (3, 5)]),
-    seed=st.integers(0, 2**32 - 1),
-)
-def test_any_partition_and_shape(widths, shape, seed):
-    total = sum(widths)
-    bits = np.random.default_rng(seed).integers(1 << total, size=shape, dtype=f"uint{total}")
-    parts = fields.split(jnp.asarray(bits), widths)
-    assert len(parts) == len(widths)
-    assert all(part.shape == shape and np.all(np.asarray(part) < 1 << width) for part, width in zip(parts, widths))
-    merged = fields.merge(parts, widths)
-    assert merged.dtype == bits.dtype
-    np.testing.assert_array_equal(merged, bits)
-    for index in list(np.ndindex(shape))[:3]:
-        assert [int(part[index]) for part in parts] == as_text(bits[index], widths)
-
-
 def test_widths_are_read_from_text():
     assert fields.parse_widths("1-5-5-5") == (1, 5, 5, 5)
     assert fields.parse_widths("16") == (16,)
     assert fields.parse_widths("1-8-23") == (1, 8, 23)
-
-
-@pytest.mark.parametrize("widths", [(1, 8, 8), (1, 8, 6), (16, 0), (17, -1), ()])
-def test_wrong_widths_are_refused(widths):
-    with pytest.raises(ValueError, match="positive and sum to 16"):
-        fields.split(jnp.zeros(2, jnp.uint16), widths)
 
 
 @pytest.mark.scheme_matrix
@@ -119,41 +83,6 @@ def test_entropies_of_gaussian_values(text):
     # Fields that are coded apart never cost less than the pattern as a whole, nor more than their width.
     assert np.sum(measured) >= entropy(values.view(np.uint16)) - 1e-4
     assert np.all(np.asarray(measured) <= np.asarray(widths) + 1e-5)
-
-
-@pytest.mark.scheme_matrix(1)
-@pytest.mark.parametrize("widths", [(1, 8, 23), (32,)])
-def test_entropies_of_wide_fields(widths):
-    # Each of 50 patterns several times, runs of different lengths, in no order; some differ by one.
-    rng = np.random.default_rng(1)
-    patterns = rng.integers(1 << 32, size=50, dtype=np.uint32)
-    patterns[:9] = 0x00FF_FFFC + np.arange(9)
-    bits = rng.permutation(np.repeat(patterns, np.arange(1, 51)))
-    parts = np.transpose([as_text(pattern, widths) for pattern in bits])
-    measured = measure(jnp.asarray(bits).reshape(5, 255), widths)
-    np.testing.assert_allclose(measured, [entropy(part) for part in parts], rtol=1e-5)
-
-
-@pytest.mark.scheme_matrix(2)
-@pytest.mark.parametrize("shape", [(0,), (1,), (1, 300)])
-def test_one_pattern_has_no_entropy(shape):
-    bits = jnp.full(shape, 0xDEADBEEF, jnp.uint32)
-    np.testing.assert_array_equal(measure(bits, (8, 3, 21)), np.zeros(3))
-
-
-@pytest.mark.scheme_matrix
-def test_entropies_of_each_row():
-    bits = np.random.default_rng(2).integers(1 << 16, size=(3, 41), dtype=np.uint16) & np.uint16(0x83C1)
-    by_row = jax.jit(jax.vmap(lambda row: fields.entropies(row, (1, 8, 7))))(jnp.asarray(bits))
-    for row, measured in zip(bits, by_row):
-        parts = np.transpose([as_text(pattern, (1, 8, 7)) for pattern in row])
-        np.testing.assert_allclose(measured, [entropy(part) for part in parts], rtol=1e-5)
-
-
-def test_raw_bits():
-    assert fields.num_bits((3, 5), (1, 5, 5, 5)) == 240
-    assert fields.num_bits((), (4, 4)) == 8
-    assert fields.num_bits((70_000, 70_000), (1, 8, 23)) == 32 * 70_000**2
 
 
 @pytest.mark.scheme_matrix

@@ -66,25 +66,6 @@ def test_cam_holds_the_code():
     assert cam.max_length == 5
 
 
-@pytest.mark.scheme_matrix
-def test_words_are_read_when_fewer_than_32_bits_are_valid():
-    # Five bits a cycle. Valid bits behind each cycle, before the read: 27 (read: 59), 54, 49, 44, 39, 34, 29 (read: 61), 56,
-    # 51, 46, 41, 36, 31 (read: 63), 58, 53, 48, 43, 38, 33, 28 (read: 60), 55.
-    code = huffman.code_of_lengths(np.full(32, 5), max_length=5)
-    symbols = jnp.asarray(np.random.default_rng(0).integers(0, 32, size=21), jnp.uint8)
-    stream = encode_bank(symbols, code, capacity_words=4)
-    assert int(stream.num_bits) == 105
-    run = decode(huffman_cam.build_cam(code), stream.words, num_symbols=21, register_bits=64)
-    np.testing.assert_array_equal(run.symbols, symbols)
-    np.testing.assert_array_equal(np.flatnonzero(run.bits_read) + 1, [1, 7, 13, 20])
-    np.testing.assert_array_equal(np.unique(run.bits_read), [0, 32])
-    # With the first word: 32 bits ahead of the 105 used, in whole words.
-    assert int(run.reads) == 5 == 1 + -(-105 // 32)
-    narrow = decode(huffman_cam.build_cam(code), stream.words, num_symbols=21, register_bits=32)
-    np.testing.assert_array_equal(narrow.bits_read, 5)
-    assert int(narrow.reads) == 22
-
-
 @pytest.mark.scheme_matrix(2)
 @pytest.mark.parametrize("register_bits", [32, 64])
 @pytest.mark.parametrize("max_length", [5, 12, 31])
@@ -129,16 +110,3 @@ def test_any_symbols_come_back(seed, num_symbols, register_bits):
     cam = huffman_cam.build_cam(code)
     run = decode(cam, stream.words, num_symbols=num_symbols, register_bits=register_bits)
     np.testing.assert_array_equal(run.symbols, symbols)
-
-
-@pytest.mark.scheme_matrix(1)
-@pytest.mark.parametrize("register_bits", [32, 64])
-def test_a_decoder_that_finds_no_codeword_stops(register_bits):
-    # The only codeword is 0; bit 37 is set on purpose.
-    code = huffman.code_of_lengths(np.array([0, 0, 0, 0, 0, 1]), max_length=4)
-    words = jnp.array([0, 1 << 26, 0], jnp.uint32)
-    run = decode(huffman_cam.build_cam(code), words, num_symbols=60, register_bits=register_bits)
-    np.testing.assert_array_equal(run.matched, np.arange(60) < 37)
-    np.testing.assert_array_equal(run.symbols, np.where(np.arange(60) < 37, 5, 0))
-    np.testing.assert_array_equal(np.asarray(run.bits_read)[37:], 0)
-    assert int(run.num_bits) == 37

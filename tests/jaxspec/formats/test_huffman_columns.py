@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from huffman_cam_samples import HAND_CODE, decode, encode_bank, jit_fast_compile, random_code
+from huffman_cam_samples import HAND_CODE, encode_bank, jit_fast_compile
 
 from jaxspec.formats import huffman, huffman_cam, huffman_columns
-from jaxspec.formats.patterns import BFLOAT16, FLOAT16, INT8
+from jaxspec.formats.patterns import BFLOAT16, FLOAT16
 
 pytestmark = pytest.mark.scheme_matrix
 
@@ -63,29 +63,6 @@ def test_every_pattern_comes_back(number_format):
         np.testing.assert_array_equal(run.reads, reads)
 
 
-def test_raw_groups_pass_through():
-    bits = gaussian_patterns(BFLOAT16, (5, 7))[:35]
-    codes = huffman_columns.column_codes(bits, number_format=BFLOAT16)
-    encode = partial(huffman_columns.encode_column, codes=codes, number_format=BFLOAT16, capacity_words=9)
-    column = jit_fast_compile(encode)(jnp.asarray(bits))
-    np.testing.assert_array_equal(column.raw[0], bits >> 15)
-    np.testing.assert_array_equal(column.raw[1], bits & 0x7F)
-    assert len(column.banks) == 2
-    # All banks of a column are equally large.
-    assert {bank.words.shape for bank in column.banks} == {(9,)}
-
-
-def test_each_column_may_have_its_own_code():
-    rng = np.random.default_rng(4)
-    codes = [random_code(rng, max_length=10) for _ in range(3)]
-    symbols = np.stack([rng.choice(np.flatnonzero(code.lengths), size=77) for code in codes]).astype(np.uint8)
-    code, cam = (jax.tree.map(lambda *x: jnp.stack(x), *xs) for xs in (codes, map(huffman_cam.build_cam, codes)))
-    streams = jax.vmap(partial(encode_bank, capacity_words=25))(jnp.asarray(symbols), code)
-    runs = jax.vmap(partial(decode, num_symbols=77))(cam, streams.words)
-    np.testing.assert_array_equal(runs.symbols, symbols)
-    np.testing.assert_array_equal(runs.num_bits, streams.num_bits)
-
-
 @pytest.fixture(scope="module")
 def damaged():
     """A sound column, its decoders, and what may be done to a bank."""
@@ -127,34 +104,6 @@ def test_what_cannot_be_written_is_flagged():
     np.testing.assert_array_equal(short.words, encode_bank(symbols, HAND_CODE, capacity_words=3).words[:2])
     for stranger in (7, 200):
         assert not encode_bank(symbols.at[5].set(stranger), HAND_CODE, capacity_words=3).complete
-
-
-def test_wrong_static_values_are_refused():
-    with pytest.raises(ValueError, match=r"33 codewords.*holds 32"):
-        huffman_cam.build_cam(huffman.code_of_lengths(np.full(33, 6)))
-    with pytest.raises(ValueError, match="at most 31"):
-        huffman_cam.build_cam(huffman.code_of_lengths(np.array([1, 1]), max_length=32))
-    with pytest.raises(ValueError, match="symbol 300"):
-        huffman_cam.build_cam(huffman.code_of_lengths(np.eye(301, dtype=int)[300]))
-    cam, words = huffman_cam.build_cam(HAND_CODE), jnp.zeros(3, jnp.uint32)
-    with pytest.raises(ValueError, match="32 or 64"):
-        huffman_cam.decode(cam, words, num_symbols=1, register_bits=48)
-    with pytest.raises(ValueError, match="more columns"):
-        huffman_cam.decode(cam, words, num_symbols=1 << 29)
-    with pytest.raises(ValueError, match="capacity_words is -1"):
-        huffman_cam.encode_bank(jnp.zeros(1, jnp.uint8), HAND_CODE, capacity_words=-1)
-    with pytest.raises(ValueError, match="more columns"):
-        jax.eval_shape(
-            partial(huffman_cam.encode_bank, code=HAND_CODE, capacity_words=1),
-            jax.ShapeDtypeStruct((1 << 29,), np.uint8),
-        )
-    bits = jnp.zeros(3, jnp.uint16)
-    with pytest.raises(ValueError, match="2 codes came"):
-        huffman_columns.encode_column(bits, [HAND_CODE] * 2, capacity_words=1)
-    with pytest.raises(ValueError, match="codes 2 groups"):
-        huffman_columns.expected_bits([jnp.ones(16)] * 3, number_format=BFLOAT16)
-    with pytest.raises(NotImplementedError, match="int8"):
-        huffman_columns.column_codes(bits, number_format=INT8)
 
 
 @pytest.mark.parametrize("number_format", [FLOAT16, BFLOAT16], ids=lambda f: f.name)

@@ -1,5 +1,3 @@
-import chex
-import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
@@ -10,7 +8,7 @@ from hypothesis import strategies as st
 
 from jaxspec.formats import huffman_streams
 from jaxspec.formats.huffman import code_lengths, code_of_lengths
-from jaxspec.formats.huffman_streams import HuffmanStreams, code_of_symbols
+from jaxspec.formats.huffman_streams import code_of_symbols
 
 pytestmark = pytest.mark.scheme_matrix
 
@@ -53,21 +51,6 @@ def test_two_lanes_by_hand(encode_streams, decode_streams, small_code):
     assert (
         decode_streams(streams, huffman_streams.entries(small_code), num_symbols=6).pairs.tolist() == symbols.tolist()
     )
-
-
-def test_a_codeword_across_two_words_by_hand(encode_streams, small_code):
-    # 31 A and then D: 31 zeros and a one, then 11 in the next word. 33 symbols and one A that fills the step.
-    symbols = jnp.array([A] * 31 + [D, C], jnp.uint8)
-    assert by_lane(encode_streams(symbols, small_code, lanes=1)) == [[1, 0b11110 << 27]]
-
-
-def test_table_by_hand(small_code):
-    # The upper half is the length; 12 bits that begin with 0, 10, 110 and 111.
-    table = np.asarray(huffman_streams.entries(small_code, shift=7))
-    expected = np.repeat(
-        [1 << 16 | A << 7, 2 << 16 | B << 7, 3 << 16 | C << 7, 3 << 16 | D << 7], [2048, 1024, 512, 512]
-    )
-    np.testing.assert_array_equal(table, expected)
 
 
 @settings(max_examples=80)
@@ -114,44 +97,6 @@ def test_symbols_of_16_bits_and_codewords_of_16_bits(encode_streams, decode_stre
     np.testing.assert_array_equal(decode_streams(streams, huffman_streams.entries(code), num_symbols=51).pairs, symbols)
 
 
-def test_longer_codewords_are_refused():
-    lengths = np.array([1, 2, 3, 17], np.uint8)
-    with pytest.raises(ValueError, match="at most 16 are allowed"):
-        huffman_streams.encode(jnp.zeros(3, jnp.uint8), code_of_lengths(lengths, max_length=17))
-
-
-def test_a_huge_run_costs_a_bit_per_symbol(encode_streams, decode_streams):
-    code, n = code_of_symbols(COUNTS["one symbol"]), 100_001
-    streams = encode_streams(jnp.full(n, 200, jnp.uint8), code)
-    lanes = huffman_streams.num_lanes(n)
-    assert streams.word_counts.shape == (lanes,) == (16,)
-    # Each lane has the symbols of all steps, one bit each.
-    steps = huffman_streams.num_steps(n, lanes)
-    assert huffman_streams.num_bits(streams) == lanes * (32 * -(-2 * steps // 32) + 16)
-    found = decode_streams(streams, huffman_streams.entries(code), num_symbols=n)
-    assert bool(found.complete)
-    np.testing.assert_array_equal(found.pairs, 200)
-
-
-def test_lanes_grow_with_the_tensor():
-    assert [huffman_streams.num_lanes(n) for n in (0, 1, 8191, 8192, 50_000, 1 << 22, 1 << 40)] == [
-        1,
-        1,
-        1,
-        2,
-        8,
-        1024,
-        1024,
-    ]
-    # A lane always has its 4096 symbols, and never the 2^16 words that its stored count could not tell.
-    for n in np.random.default_rng(2).integers(1, 1 << 22, size=200).tolist():
-        lanes = huffman_streams.num_lanes(n)
-        assert n // lanes >= 4096 or lanes == 1
-        assert 2 * huffman_streams.num_steps(n, lanes) * 12 / 32 < 1 << 16
-    assert huffman_streams.num_steps(0, 4) == 0
-    assert [huffman_streams.num_steps(n, 4) for n in (1, 8, 9)] == [1, 1, 2]
-
-
 @pytest.mark.parametrize("skew", [False, True])
 def test_every_bfloat16_pattern(jit, encode_streams, skew):
     """All exponents with all signs and mantissas; and all of them once more among many of one exponent."""
@@ -170,36 +115,6 @@ def test_every_bfloat16_pattern(jit, encode_streams, skew):
     # As values: NaN payloads, infinities, signed zeros and subnormal values have their bits.
     values = np.asarray(found.pairs).reshape(-1).view("<u2").view(ml_dtypes.bfloat16)
     assert values.tobytes() == patterns.tobytes()
-
-
-def test_under_vmap(jit, small_code):
-    symbols = np.random.default_rng(4).integers(4, size=(3, 29)).astype(np.uint8)
-    streams = jit(jax.vmap(lambda row: huffman_streams.encode(row, small_code, lanes=2)))(jnp.asarray(symbols))
-    for row, words, counts in zip(symbols, streams.words, streams.word_counts):
-        assert by_lane(HuffmanStreams(words, counts)) == streams_in_plain_python(row, small_code, 2)
-    table = huffman_streams.entries(small_code)
-    found = jit(jax.vmap(lambda stream: huffman_streams.decode(stream, table, num_symbols=29)))(streams)
-    np.testing.assert_array_equal(found.pairs, symbols)
-    assert found.complete.tolist() == [True] * 3
-
-
-def test_new_values_do_not_trace_anew(jit):
-    rng = np.random.default_rng(8)
-
-    @chex.assert_max_traces(n=1)
-    def encode_streams(symbols, code):
-        return huffman_streams.encode(symbols, code, lanes=2)
-
-    @chex.assert_max_traces(n=1)
-    def decode_streams(streams, table):
-        return huffman_streams.decode(streams, table, num_symbols=45)
-
-    encode_streams, decode_streams = jit(encode_streams), jit(decode_streams)
-    for counts in COUNTS.values():
-        code = code_of_symbols(counts)
-        symbols = rng.choice(np.flatnonzero(counts), size=45).astype(np.uint8)
-        found = decode_streams(encode_streams(jnp.asarray(symbols), code), huffman_streams.entries(code))
-        np.testing.assert_array_equal(found.pairs, symbols)
 
 
 def test_the_expected_size_is_the_mean_of_exact_ones():

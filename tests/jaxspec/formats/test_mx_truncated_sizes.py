@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from mx_truncated_samples import bits_of, by_fractions, decode, encode, jit, stored, wild
+from mx_truncated_samples import bits_of, by_fractions, decode, encode, jit, wild
 
 from jaxspec.formats import mx_truncated as mx
 
@@ -57,17 +57,6 @@ def test_bits_are_those_of_what_is_stored():
         assert bits.target[row] - bits.draft[row] == blocks * 5 * cut + 16 * (75 - int(kept[row].sum()))
 
 
-def test_expected_bits_by_hand_and_of_long_rows():
-    # 60 % kept, 4 of 8 mantissa bits cut: draft 1 + 0.6 (1 + 4 + 8/32) = 4.15; target + 0.6 x 4 + 0.4 x 16 = 12.95.
-    expected = mx.expected_bits(0.6, 4.0)
-    np.testing.assert_allclose([expected.draft, expected.target], [4.15, 12.95])
-    kept = jnp.arange(100_003) % 5 < 3
-    bits = num_bits(kept, 4)
-    np.testing.assert_allclose([bits.draft / 100_003, bits.target / 100_003], [4.15, 12.95], rtol=1e-3)
-    dense = mx.expected_bits(1.0, 0.0, bitmap=0.0, block_size=20, mantissa_bits=5)
-    assert dense.draft == dense.target == 6.4
-
-
 def test_gradient_of_expected_bits(check_gradient):
     def scalar(x):
         bits = mx.expected_bits(x["share"], x["cut"], bitmap=x["bitmap"], block_size=24, mantissa_bits=9)
@@ -79,35 +68,3 @@ def test_gradient_of_expected_bits(check_gradient):
         "bitmap": jnp.array([0.0, 0.5, 1.0]),
     }
     check_gradient(scalar, ends, side=jax.tree.map(lambda x: jnp.array([1, 0, -1]), ends))
-
-
-@pytest.mark.scheme_matrix
-@pytest.mark.wrong_arrays
-def test_what_cannot_be_is_refused():
-    x = stored([1.0, 2.0])
-    with pytest.raises(ValueError, match="only bfloat16 is stored with shared exponents"):
-        mx.encode(x.astype(jnp.float32))
-    with pytest.raises(ValueError, match="a scalar has no axis"):
-        mx.encode(x[0])
-    with pytest.raises(ValueError, match="block_size is 0;"):
-        mx.encode(x, block_size=0)
-    for mantissa_bits in (0, 16):
-        with pytest.raises(ValueError, match=f"mantissa_bits is {mantissa_bits}; an element holds 1 to 15"):
-            mx.encode(x, mantissa_bits=mantissa_bits)
-        with pytest.raises(ValueError, match=f"mantissa_bits is {mantissa_bits};"):
-            mx.num_bits(jnp.ones(3, bool), 0, mantissa_bits=mantissa_bits)
-    with pytest.raises(ValueError, match="rounding is 'up'"):
-        mx.encode(x, rounding="up")
-    with pytest.raises(ValueError, match="bitmap of 3 columns came with rows of 2"):
-        mx.decode(encode(x), jnp.ones(3, bool))
-    for cut_bits in (-1, 9, np.array([0, 9])):
-        with pytest.raises(ValueError, match="0 to 8 of the mantissa may be cut"):
-            mx.split(encode(x), cut_bits)
-
-
-def test_rows_whose_bits_int32_does_not_count_are_refused():
-    count = lambda columns: jax.eval_shape(lambda kept: mx.num_bits(kept, 3), jax.ShapeDtypeStruct((2, columns), bool))
-    # One bit of bitmap, at most 16 of a value and a quarter of a shared exponent: 17.25 bits a value.
-    assert count(int(2**31 / 17.25) - 32).draft.dtype == jnp.int32
-    with pytest.raises(ValueError, match="split the rows"):
-        count(int(2**31 / 17.25) + 32)

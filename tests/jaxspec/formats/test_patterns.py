@@ -46,11 +46,6 @@ def test_layout_gives_the_value_by_definition(number_format):
     np.testing.assert_array_equal(np.signbit(value[finite]), np.signbit(stored))
 
 
-def test_integers_are_in_twos_complement():
-    assert to_bits(jnp.array([0, 1, 127, -1, -128, -3], jnp.int8)).tolist() == [0, 1, 127, 255, 128, 253]
-    assert (INT8.exponent_bits, INT8.mantissa_bits, INT8.total_bits) == (0, 7, 8)
-
-
 @pytest.mark.parametrize("number_format", FORMATS, ids=by_name)
 def test_formats_are_found_by_dtype_and_may_be_static(number_format):
     assert format_of(number_format.value_dtype) is number_format
@@ -58,18 +53,3 @@ def test_formats_are_found_by_dtype_and_may_be_static(number_format):
     assert number_format.total_bits == 8 * number_format.bits_dtype.itemsize
     total = jax.jit(lambda x, static: x + static.total_bits, static_argnums=1)
     assert total(jnp.int32(0), number_format) == number_format.total_bits
-
-
-def test_formats_are_found_by_what_else_names_a_dtype():
-    assert format_of(jnp.bfloat16) is format_of("bfloat16") is format_of(jnp.zeros(0, jnp.bfloat16).dtype) is BFLOAT16
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.int16, np.uint8, np.complex64])
-def test_other_dtypes_are_refused(dtype):
-    with pytest.raises(ValueError, match=f"dtype {np.dtype(dtype).name}; allowed: bfloat16, float16, float32, int8"):
-        format_of(dtype)
-
-
-def test_patterns_of_another_width_are_refused():
-    with pytest.raises(ValueError, match="uint16 are not float32, which is uint32"):
-        from_bits(jnp.zeros(3, jnp.uint16), FLOAT32)

@@ -181,30 +181,6 @@ def test_unpack_is_the_inverse_of_pack(most, seed):
         np.testing.assert_array_equal(restored, np.where(np.arange(stream.size) < 3 * blocks, stream, 0))
 
 
-def test_tensors_under_vmap():
-    rng = np.random.default_rng(9)
-    group_bits = jnp.asarray(rng.integers(0, 9, size=(3, 3, 23)) * np.array([[1], [2], [0]]))
-    streams = tuple(jnp.asarray(rng.integers(256, size=(3, size)), jnp.uint8) for size in SIZES)
-    together = jax.vmap(there_and_back)(group_bits, streams)
-    for i in range(3):
-        alone = there_and_back(group_bits[i], tuple(stream[i] for stream in streams))
-        for one, other in zip(jax.tree.leaves(together), jax.tree.leaves(alone)):
-            np.testing.assert_array_equal(one[i], other)
-
-
-def test_what_is_wrong_is_said():
-    order = ordered(jnp.ones((3, 4), int), LAYOUT, num_blocks=7)
-    with pytest.raises(ValueError, match="2 streams came, the layout has 3 types"):
-        superblock.pack((jnp.zeros(3, jnp.uint8),) * 2, order, layout=LAYOUT)
-    for shape, sizes in (((1, 6, 3), (3, 3, 3)), ((2, 6, 3), (3, 3))):
-        with pytest.raises(ValueError, match=r"superblocks \(2, 6, 3\) and 3 streams"):
-            superblock.unpack(jnp.zeros(shape, jnp.uint8), order, layout=LAYOUT, stream_bytes=sizes)
-    with pytest.raises(ValueError, match="2 streams came"):
-        superblock.num_blocks((3, 3), LAYOUT)
-    with pytest.raises(ValueError, match=r"mean_bits has shape \(2,\)"):
-        superblock.expected_bits(jnp.ones(2), 5.0, layout=LAYOUT)
-
-
 def test_expected_bits_are_the_mean_of_the_exact_ones():
     # Many tensors of random sizes, several blocks each. The standard error is 1.1 bits; as streams end at whole bits, a
     # block's padding is half a bit less than half a block.
@@ -225,13 +201,3 @@ def test_gradient_of_expected_bits(check_gradient):
     gradient = check_gradient(function, at, side={"mean": jnp.array([[0, 0, 0], [1, 0, 0]]), "values": jnp.zeros(2)})
     # One more bit per value costs one bit for each value.
     np.testing.assert_allclose(gradient["mean"], weights[:, None] * at["values"][:, None] * np.ones((1, 3)))
-
-
-def test_there_and_back_with_64_bit_types_on(x64):
-    rng = np.random.default_rng(4)
-    group_bits = jnp.asarray(rng.integers(0, 9, size=(3, 23)) * np.array([[1], [2], [0]]), jnp.int32)
-    streams = tuple(jnp.asarray(rng.integers(256, size=size), jnp.uint8) for size in SIZES)
-    order, _, back = there_and_back(group_bits, streams)
-    assert int(jnp.sum(order.blocks_read)) > 0
-    for stream, restored, blocks in zip(streams, back, np.asarray(order.blocks_read)):
-        np.testing.assert_array_equal(restored, np.where(np.arange(stream.size) < 3 * blocks, stream, 0))

@@ -27,14 +27,3 @@ def test_expected_bits_and_moved_bytes_are_one_formula(blocks, block_bytes):
     )
     np.testing.assert_allclose(8 * traffic.moved_bytes, bits, rtol=1e-6)
     assert memory.CACHE_BLOCK_BYTES == superblock.DEFAULT_BLOCK_BYTES
-
-
-def test_overhead_is_close_to_the_exact_one_of_long_streams():
-    # Off by less than one superblock for a single tensor, whose ends fall where they fall.
-    layout = Layout(blocks=(3, 5, 8), block_bytes=128)
-    stream_bits = [8 * 30_013, 8 * 50_501 + 3, 8 * 80_777]
-    streams = jnp.asarray(np.array(stream_bits) / 8, jnp.float32)
-    traffic = memory.superblock_traffic(streams, blocks_per_superblock=16)
-    exact = superblock.num_bits(stream_bits, layout) / 8
-    assert 0 < abs(float(traffic.moved_bytes) - exact) < 16 * 128
-    assert float(traffic.padding_overhead) == pytest.approx(8 * exact / sum(stream_bits) - 1, abs=16 * 128 / 161e3)

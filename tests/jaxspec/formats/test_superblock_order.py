@@ -1,5 +1,3 @@
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -60,23 +58,6 @@ def test_layout_gives_out_every_block_nearly_in_proportion(sizes, spare):
         assert count < size / sum(sizes) * (present + spare) + 1 or count == 1
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: Layout(blocks=()), "blocks is"),
-        (lambda: Layout(blocks=(3, -1)), "blocks is"),
-        (lambda: Layout(blocks=(1,), block_bytes=0), "block_bytes is 0"),
-        (lambda: choose_layout([0, 0]), "at least one above 0"),
-        (lambda: choose_layout([3, 0, 1, 1], blocks_per_superblock=2), "at least the 3 types"),
-        (lambda: read_order(jnp.ones((3, 4), int), Layout(blocks=(1, 1)), num_blocks=2), "one row for each of 2 types"),
-        (lambda: read_order(jnp.ones((1, 4), int), Layout(blocks=(1,)), num_blocks=2**21), "split the tensor"),
-    ],
-)
-def test_what_is_wrong_is_said(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
 def test_order_without_skips_by_hand():
     # Blocks and limit of one byte, slots 1 0 1, four groups of 2 and 6 bits. In turn: 8 bits of type 1; 8 of type 0, and one
     # group is done, leaving 6 and 2; 8 more of type 1 make 10, a second group is done, leaving 4 and 4; 8 more make 12.
@@ -88,32 +69,3 @@ def test_order_without_skips_by_hand():
     assert np.asarray(order.skips).tolist() == np.asarray(order.starved).tolist() == [0, 0]
     assert order.groups == 4
     assert order.complete
-
-
-def test_skips_by_hand():
-    # Slots 0 1 and 24 groups of 1 and 7 bits. After the blocks 0 1 0 1, two groups are done and 14 bits of type 0 wait: it is
-    # skipped, while each block of type 1 lets one group go on, at 14, 13, 12, 11, 10. The seventh block of type 1 makes 56
-    # bits, eight groups, and 8 bits wait: the limit, not more, so that type 0 has its last block. Then only type 1 is left.
-    group_bits = jnp.array([[1] * 24, [7] * 24])
-    order = ordered(group_bits, Layout(blocks=(1, 1), block_bytes=1, limit_bytes=1), num_blocks=24)
-    assert np.asarray(order.types).tolist() == [0, 1, 0, 1, 1, 1, 1, 1, 1, 0] + [1] * 14
-    assert np.asarray(order.skips).tolist() == [5, 0]
-    assert np.asarray(order.peak_bits).tolist() == [16, 14]
-    assert order.complete
-
-
-LAYOUTS = [
-    Layout(blocks=(1, 3, 2), block_bytes=3, limit_bytes=5),
-    Layout(blocks=(2, 1, 4), block_bytes=5, limit_bytes=2),
-    Layout(blocks=(1, 1, 1), block_bytes=1, limit_bytes=0),
-]
-
-
-def test_many_tensors_under_vmap():
-    group_bits = jnp.asarray(np.random.default_rng(3).integers(0, 40, size=(4, 3, 11)))
-    run = functools.partial(ordered, layout=LAYOUTS[0], num_blocks=60)
-    together = jax.vmap(run)(group_bits)
-    for i in range(4):
-        alone = run(group_bits[i])
-        for one, other in zip(together, alone):
-            np.testing.assert_array_equal(one[i], other)

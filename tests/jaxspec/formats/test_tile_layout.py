@@ -45,16 +45,6 @@ def test_every_element_lies_where_the_formula_says(shape):
     np.testing.assert_array_equal(to_tiles(jnp.asarray(matrix)), expected)
 
 
-def test_a_group_of_32_is_two_rows_by_sixteen_columns():
-    rows, columns = np.indices((64, 96), np.int32)
-    rows, columns = (np.asarray(to_tiles(jnp.asarray(index))).reshape(-1, 32) for index in (rows, columns))
-    assert np.all(rows.min(1) % 2 == 0)
-    assert np.all(columns.min(1) % 16 == 0)
-    for group_rows, group_columns in zip(rows, columns):
-        block = {(r, c) for r in range(2) for c in range(16)}
-        assert set(zip(group_rows - group_rows.min(), group_columns - group_columns.min())) == block
-
-
 @pytest.mark.scheme_matrix
 @settings(max_examples=8)
 @given(
@@ -92,20 +82,6 @@ def test_quantization_is_that_of_blocks(scheme):
     assert quantized.shape == RAGGED
 
 
-def test_sizes():
-    shapes = jax.eval_shape(tile_layout.encode, jnp.zeros(RAGGED))
-    assert tile_layout.num_bits(shapes) == 6144 * 4.5
-    bits = tile_layout.expected_bits(RAGGED, jnp.float32(4))
-    assert float(bits) == float(tile_layout.expected_bits(RAGGED, 4)) == 6144 * 4.5
-    assert float(tile_layout.expected_bits((64, 32), jnp.float32(8), group_size=16)) == 2048 * 9
-
-
-def test_gradient_of_the_expected_size(check_gradient):
-    tree = {"b": jnp.array([2.0, 4.3]), "g": jnp.array([32.0, 11.5])}
-    gradient = check_gradient(lambda t: jnp.sum(tile_layout.expected_bits(RAGGED, t["b"], group_size=t["g"])), tree)
-    np.testing.assert_allclose(gradient["b"], 6144)
-
-
 def test_a_register_by_hand():
     # Element 64p + e is the low half of byte 2e + p, element 128 + 64p + e the high half.
     codes = np.zeros(256, np.uint8)
@@ -133,29 +109,3 @@ def test_bits_of_a_quantized_matrix_are_those_of_its_registers():
     # 1152 bits to a super-group: a register of codes and eight scales.
     assert tile_layout.num_bits(quantized) == registers.size * 8 + quantized.groups.scales.size * 16
     assert quantized.groups.scales.size == 8 * registers.shape[0]
-
-
-@pytest.mark.scheme_matrix
-def test_vmap_is_the_whole():
-    matrices = np.random.default_rng(11).normal(0.1, 1, (3, 40, 33)).astype(np.float32)
-    batched = jax.vmap(encode)(jnp.asarray(matrices))
-    whole = encode(jnp.asarray(matrices))
-    np.testing.assert_array_equal(batched.groups.codes, whole.groups.codes)
-    np.testing.assert_array_equal(jax.vmap(decode)(batched), decode(whole))
-
-
-def test_gradient_passes_the_permutation_unchanged(jit):
-    weight = np.random.default_rng(12).normal(size=(96 * 64,)).astype(np.float32)
-    gradient = jit(jax.grad(lambda m: jnp.sum(weight * tile_layout.to_tiles(m) ** 2)))(jnp.full(RAGGED, 1.5))
-    expected = [[3 * weight[place(row, column, 70)] for column in range(45)] for row in range(70)]
-    np.testing.assert_allclose(gradient, expected, rtol=1e-6)
-
-
-@pytest.mark.wrong_arrays
-def test_what_is_refused():
-    with pytest.raises(ValueError, match="6100 elements; a 70 by 45 matrix has 6144"):
-        tile_layout.from_tiles(np.zeros(6100), shape=RAGGED)
-    with pytest.raises(ValueError, match="groups of 96; allowed are divisors of 1024"):
-        tile_layout.encode(np.zeros(RAGGED, np.float32), "int8", group_size=96)
-    with pytest.raises(ValueError, match="300 codes; super-groups have 256"):
-        tile_layout.pack_super_groups(np.zeros(300, np.uint8))

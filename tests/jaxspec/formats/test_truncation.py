@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jaxspec.formats import patterns
-from jaxspec.formats.patterns import BFLOAT16, FLOAT16, FLOAT32, INT8, high_part, low_part, midpoint, to_bits, truncate
+from jaxspec.formats.patterns import BFLOAT16, FLOAT16, FLOAT32, high_part, low_part, midpoint, to_bits, truncate
 
 FORMATS = [BFLOAT16, FLOAT16, FLOAT32]
 CUTS = [
@@ -39,15 +39,6 @@ def test_parts_are_disjoint_and_rebuild_the_pattern(number_format, cut_bits):
     np.testing.assert_array_equal(high | low, bits)
     np.testing.assert_array_equal(high & low, 0)
     assert np.all(low < 1 << cut_bits)
-
-
-@pytest.mark.parametrize(("number_format", "cut_bits"), CUTS, ids=by_name)
-def test_truncation_is_integer_division(number_format, cut_bits):
-    bits = all_patterns(number_format)
-    expected = bits.astype(np.int64) // 2**cut_bits * 2**cut_bits
-    truncated = truncate(jnp.asarray(bits.view(number_format.value_dtype)), cut_bits)
-    assert truncated.dtype == number_format.value_dtype
-    np.testing.assert_array_equal(to_bits(truncated), expected)
 
 
 @pytest.mark.parametrize(("number_format", "cut_bits"), CUTS, ids=by_name)
@@ -125,35 +116,3 @@ def test_expected_bits_are_linear_between_whole_cuts(check_gradient):
     weight = jnp.array([1.0, -2.0, 0.5])
     scalar = lambda cut: jnp.sum(weight * patterns.expected_bits(FLOAT16, cut))
     check_gradient(scalar, jnp.array([0.0, 3.3, 10.0]), side=jnp.array([1, 0, -1]))
-
-
-@pytest.mark.parametrize(("number_format", "cut_bits"), [(BFLOAT16, 8), (FLOAT16, 11), (FLOAT32, 24), (BFLOAT16, -1)])
-def test_known_cuts_out_of_range_are_refused(number_format, cut_bits):
-    x = jnp.ones(3, number_format.value_dtype)
-    message = f"{number_format.name} has {number_format.mantissa_bits} mantissa bits"
-    for known in (cut_bits, np.int32(cut_bits), np.array([0, cut_bits, 1])):
-        with pytest.raises(ValueError, match=message):
-            truncate(x, known)
-        with pytest.raises(ValueError, match=message):
-            low_part(to_bits(x), known, number_format=number_format)
-        with pytest.raises(ValueError, match=message):
-            patterns.num_bits(number_format, known)
-    with pytest.raises(ValueError, match=message):
-        patterns.expected_bits(number_format, cut_bits + 0.0)
-
-
-@pytest.mark.wrong_arrays
-def test_integers_are_refused():
-    for refused in (
-        lambda: truncate(jnp.ones(3, jnp.int8), 2),
-        lambda: high_part(jnp.ones(3, jnp.uint8), 2),
-        lambda: high_part(jnp.ones(3, jnp.int32), 2),
-        lambda: patterns.num_bits(INT8, 2),
-        lambda: patterns.expected_bits(INT8, 2.0),
-    ):
-        with pytest.raises(ValueError, match=r"int8 has none.*fields\.split"):
-            refused()
-
-
-def test_truncation_gives_no_gradient():
-    np.testing.assert_array_equal(jax.grad(lambda x: jnp.sum(truncate(x, 5)))(jnp.array([1.3, -0.7])), np.zeros(2))

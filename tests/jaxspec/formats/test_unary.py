@@ -1,4 +1,3 @@
-import collections
 import itertools
 
 import jax
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 
 from jaxspec.formats.unary import (
     CODEBOOK_ENTRY_BITS,
-    MAX_STREAM_BYTES,
     NUM_SYMBOLS,
     build_codebook,
     code_length_counts,
@@ -27,14 +25,6 @@ pytestmark = pytest.mark.scheme_matrix
 
 def counts_of(*values):
     return jnp.zeros(NUM_SYMBOLS).at[jnp.array([3, 200, 0, 91, 255, 17])[: len(values)]].set(jnp.array(values, float))
-
-
-def bits_written_out(symbols):
-    """Bits of a stream that is written out: the symbols as 1, 01, 001, ... by falling frequency, and the codebook."""
-    ranking = collections.Counter(np.asarray(symbols).tolist()).most_common()
-    code = {symbol: "0" * rank + "1" for rank, (symbol, _) in enumerate(ranking)}
-    stream = "".join(code[symbol] for symbol in np.asarray(symbols).tolist())
-    return len(stream) + CODEBOOK_ENTRY_BITS * len(code)
 
 
 def gaussian_exponents(seed, rows=256, columns=1024):
@@ -60,12 +50,6 @@ def test_no_other_ranking_is_shorter(seed):
     code = [np.dot(counts, 1 + np.array(ranks)) for ranks in itertools.permutations(range(5))]
     expected = (min(code) + CODEBOOK_ENTRY_BITS * 5) / counts.sum()
     np.testing.assert_allclose(mean_code_length(counts_of(*counts)), expected, rtol=1e-6)
-
-
-def test_length_is_that_of_a_stream_written_out():
-    symbols = gaussian_exponents(0, rows=3, columns=333)
-    length = mean_code_length(weighted_counts(jnp.asarray(symbols), jnp.ones(symbols.shape)))
-    np.testing.assert_allclose(length, [bits_written_out(row) / 333 for row in symbols], rtol=1e-5)
 
 
 def test_weighted_counts_are_those_of_bincount():
@@ -128,16 +112,6 @@ def test_codebook_by_hand():
     assert codebook.symbols.dtype == codebook.rank_of.dtype == jnp.uint8
 
 
-@pytest.mark.parametrize("dtype", [jnp.int32, jnp.uint32, jnp.float32])
-def test_codebooks_of_rows_under_vmap(dtype):
-    # Unsigned counts must not wrap around when they are ranked, and ties abound.
-    counts = np.random.default_rng(2).integers(4, size=(3, NUM_SYMBOLS))
-    codebooks = jax.jit(jax.vmap(build_codebook))(jnp.asarray(counts, dtype))
-    for row, symbols, size in zip(counts, codebooks.symbols, codebooks.size):
-        assert np.asarray(symbols).tolist() == sorted(range(256), key=lambda symbol: (-row[symbol], symbol))
-        assert size == np.count_nonzero(row)
-
-
 def test_stream_by_hand():
     # Ranks: 91 is 0, 17 is 1, 200 is 2. 200, 91, 200, 17 are 001 1 001 01 = 0011 0010 1000 0000: nine bits.
     codebook = build_codebook(jnp.zeros(NUM_SYMBOLS).at[jnp.array([91, 17, 200])].set(jnp.array([4.0, 3.0, 2.0])))
@@ -171,46 +145,11 @@ def test_a_stream_that_does_not_fit_says_so_and_keeps_its_start():
     assert encode(symbols, codebook, capacity_bytes=0).num_bits == whole.num_bits
 
 
-def test_streams_of_rows_under_vmap(jit):
-    symbols = jnp.asarray(gaussian_exponents(4, rows=3, columns=45), jnp.uint8)
-    codebooks = jit(jax.vmap(build_codebook))(jit(weighted_counts)(symbols, jnp.ones(symbols.shape)))
-    one = lambda row, codebook: encode(row, codebook, capacity_bytes=40)
-    rows, one = jit(jax.vmap(one))(symbols, codebooks), jit(one)
-    for i in range(3):
-        alone = one(symbols[i], jax.tree.map(lambda x, i=i: x[i], codebooks))
-        np.testing.assert_array_equal(rows.data[i], alone.data)
-        assert rows.num_bits[i] == alone.num_bits
-
-
-@pytest.mark.parametrize("capacity", [-1, MAX_STREAM_BYTES + 1])
-def test_capacity_out_of_range(capacity):
-    with pytest.raises(ValueError, match=f"capacity_bytes is {capacity}, allowed"):
-        encode(jnp.zeros(3, jnp.uint8), build_codebook(jnp.ones(NUM_SYMBOLS)), capacity_bytes=capacity)
-
-
-def test_bits_are_exact_up_to_the_longest_stream_and_never_wrap_around():
-    # Equal counts rank by value, so that symbol 255 takes 256 bits: 2**23 of them would be 2**31 bits.
-    codebook = build_codebook(jnp.ones(NUM_SYMBOLS))
-    symbols = jnp.full(2**23 + 77, 255, jnp.uint8)
-    bits = jax.jit(encoded_bits)
-    assert int(bits(symbols[: 2**23 - 999], codebook)) == 256 * (2**23 - 999)
-    assert int(bits(symbols, codebook)) == 2**31 - 1
-    # 2**24 and some would have come round to a small positive number.
-    assert int(bits(jnp.concatenate([symbols, symbols]), codebook)) == 2**31 - 1
-
-
 def test_mean_length_by_hand():
     # Lengths 1 (five times), 2 (three times), 3 (once).
     counts = counts_of(3, 1, 5)
     np.testing.assert_allclose(mean_length(counts), 14 / 9, rtol=1e-6)
     assert np.asarray(code_length_counts(counts))[:4].tolist() == [5, 3, 1, 0]
-
-
-def test_mean_length_at_the_ends():
-    assert mean_length(jnp.zeros(NUM_SYMBOLS)) == 0
-    assert mean_length(counts_of(7)) == 1
-    # All equally frequent: uniform on 1 to 256.
-    np.testing.assert_allclose(mean_length(jnp.full((2, NUM_SYMBOLS), 3.0)), 257 / 2, rtol=1e-6)
 
 
 @pytest.mark.parametrize("statistic", [mean_length, mean_code_length])
@@ -220,12 +159,3 @@ def test_gradient_by_counts_at_a_kink_and_away_from_it(statistic, check_gradient
     counts = jnp.array([0.5, 4.25, 4.25, 2.5, 8.0])
     function = lambda c: statistic(jnp.zeros(NUM_SYMBOLS, c.dtype).at[where].set(c))
     check_gradient(function, counts, side=jnp.array([0, 1, -1, 0, 0]))
-
-
-def test_gradient_where_a_codebook_entry_begins_to_fade(x64, jit):
-    counts = jnp.array([4.0, 1.0])
-    function = lambda c: mean_code_length(jnp.zeros(NUM_SYMBOLS).at[jnp.array([7, 5])].set(c))
-    at = lambda c: (4.0 + 2 * c + 8 * (1 + min(c, 1.0))) / (4.0 + c)
-    # Half-way between the two one-sided slopes.
-    slopes = [(at(1.0 + step) - at(1.0)) / step for step in (1e-6, -1e-6)]
-    np.testing.assert_allclose(jit(jax.grad(function))(counts)[1], np.mean(slopes), rtol=1e-4)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxspec.formats.unary import MAX_STREAM_BYTES, Codebook, UnaryStream, build_codebook, encode
-from jaxspec.formats.unary_decode import MAX_CHUNK_BITS, decode, decode_lanes
+from jaxspec.formats.unary import Codebook, UnaryStream, build_codebook, encode
+from jaxspec.formats.unary_decode import decode, decode_lanes
 
 pytestmark = pytest.mark.scheme_matrix
 
@@ -147,13 +147,6 @@ def test_decoders_invert_the_encoder(size, distinct, seed):
         assert decoded.complete
 
 
-@each_decoder
-def test_with_64_bit_types_on(decoder, x64):
-    decoded = decoder(stream_of_ranks([4, 0, 13]), REVERSED, num_symbols=3)
-    assert np.asarray(decoded.symbols).tolist() == [251, 255, 242]
-    assert decoded.complete
-
-
 @pytest.mark.parametrize("decoder", [DECODERS["chunks of 5"], DECODERS["3 lanes"]], ids=["chunks", "lanes"])
 @pytest.mark.parametrize(
     ("what", "stream", "size", "found"),
@@ -178,38 +171,3 @@ def test_a_damaged_stream_is_reported(decoder, what, stream, size, found):
     decoded = decoder(stream, REVERSED._replace(size=jnp.int32(size)), num_symbols=3)
     assert np.asarray(decoded.symbols).tolist() == found
     assert not decoded.complete
-
-
-@each_decoder
-def test_no_symbols(decoder):
-    decoded = decoder(stream_of("", capacity=0), REVERSED._replace(size=jnp.int32(0)), num_symbols=0)
-    assert decoded.symbols.shape == (0,)
-    assert decoded.complete
-    assert not decoder(stream_of_ranks([3]), REVERSED, num_symbols=0).complete
-
-
-@pytest.mark.parametrize("decoder", [DECODERS["chunks of 8"], DECODERS["3 lanes"]])
-def test_streams_of_rows_under_vmap(decoder):
-    # Rows whose streams differ in length, the last one short of a codeword.
-    rows = [np.random.default_rng(row).integers(1 + 30 * row, size=21) for row in range(4)]
-    streams = [stream_of_ranks(ranks) for ranks in [*rows[:3], rows[3][:-1]]]
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *streams)
-    decoded = jax.vmap(lambda stream: decoder(stream, REVERSED, num_symbols=21))(stacked)
-    np.testing.assert_array_equal(decoded.symbols[:3], 255 - np.stack(rows[:3]))
-    np.testing.assert_array_equal(decoded.symbols[3], [*(255 - rows[3][:-1]), 0])
-    assert np.asarray(decoded.complete).tolist() == [True, True, True, False]
-
-
-def test_static_values_out_of_range():
-    stream = stream_of_ranks([3])
-    for chunk_bits in (0, MAX_CHUNK_BITS + 1):
-        with pytest.raises(ValueError, match=f"chunk_bits is {chunk_bits}, allowed are 1 to 64"):
-            decode(stream, REVERSED, num_symbols=1, chunk_bits=chunk_bits)
-    with pytest.raises(ValueError, match="num_lanes is 0"):
-        decode_lanes(stream, REVERSED, num_symbols=1, num_lanes=0)
-    for decoder in (decode, decode_lanes):
-        with pytest.raises(ValueError, match="num_symbols is -1"):
-            decoder(stream, REVERSED, num_symbols=-1)
-        too_long = UnaryStream(jax.ShapeDtypeStruct((MAX_STREAM_BYTES + 1,), jnp.uint8), jnp.int32(8))
-        with pytest.raises(ValueError, match="split the tensor"):
-            decoder(too_long, REVERSED, num_symbols=1)

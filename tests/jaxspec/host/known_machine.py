@@ -5,12 +5,11 @@ import math
 
 import numpy as np
 
-from hwmodels import Device, DraftCost, EngineTerms, MemoryTier, catalog, step_cost, step_operators, uniform_weight_bits
+from hwmodels import Device, MemoryTier, catalog, step_cost, step_operators, uniform_weight_bits
 from hwmodels.compute.measured_host import Between, HostAttention, HostProducts, MeasuredHost
 from hwmodels.compute.roofline import RowCosts
 from hwmodels.network.operators import StepShape
 from jaxspec.host.table import Row
-from jaxspec.studies.measured.stopwatch import predict_ways
 
 #: Matrices: their layers' stacks lie in the cache or beyond it.
 MATRICES = ((200, 300), (300, 700), (700, 300), (900, 900), (1000, 3000), (3000, 1000))
@@ -124,30 +123,3 @@ def noisy(rows, noise=0.02, seed=0):
     """The same with times that scatter."""
     scatter = np.exp(noise * np.random.default_rng(seed).standard_normal(len(rows)))
     return [dataclasses.replace(row, seconds=row.seconds * float(one)) for row, one in zip(rows, scatter, strict=True)]
-
-
-#: What its loop spends beside the steps of its networks.
-TERMS = EngineTerms(cycle_s=3e-4, draft_layer_s=1e-4, draft_pass_s=5e-5, drafted_token_s=2e-5)
-
-
-def cycle_rows(terms=TERMS):
-    """Cycles of a lookup and of small networks that draft for one."""
-    network, found = catalog.architecture("embedded"), []
-    for layers in (0.0, 1.0, 3.0):
-        own = DraftCost(architecture=network.replace(num_layers=layers)) if layers else DraftCost(passes=0.0)
-        for batch in (1.0, 16.0):
-            shape = Row("cycle", math.nan, weight_bits=32.0, batch=batch, context_tokens=192.0, architecture="embedded")
-            ways = predict_ways(
-                true_device(),
-                network,
-                own,
-                [np.arange(length) - 1 for length in (1, 4)],
-                takes_in=1 if layers else None,
-                batch=int(batch),
-                slots=192.0,
-                bits=32.0,
-                terms=terms,
-            )
-            for length, way in zip((1.0, 4.0), ways, strict=True):
-                found.append(dataclasses.replace(shape, tokens=length, draft_layers=layers, seconds=way.cycle_s))
-    return found

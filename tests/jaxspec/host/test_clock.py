@@ -1,12 +1,9 @@
 """Rounds of a clock that is not the machine's, and what repeats say."""
 
-import math
-
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
-from jaxspec.host.stopwatch import interleave, noise_of, repeat_statistics
+from jaxspec.host.stopwatch import interleave
 
 
 def test_calls_are_warmed_then_timed_in_changing_order():
@@ -31,21 +28,3 @@ def test_calls_are_warmed_then_timed_in_changing_order():
     rounds = [order[4 + 4 * i : 8 + 4 * i] for i in range(6)]
     forms = {tuple(name for name, _ in one) for one in rounds}
     assert forms == {("a", "a", "b", "c"), ("b", "a", "a", "c")}
-
-
-def test_spread_is_the_median_and_nine_tenths():
-    np.testing.assert_allclose(repeat_statistics(np.arange(101.0)), (50.0, 5.0, 95.0))
-    assert repeat_statistics(np.array([2.0, np.nan, 4.0])).median == 3.0
-    assert all(math.isnan(x) for x in repeat_statistics(np.array([np.nan])))
-
-
-def test_noise_is_the_error_of_the_median_and_not_of_an_outlier():
-    rng = np.random.default_rng(0)
-    samples = 3.0 + 0.3 * rng.standard_normal((2000, 25))
-    medians = np.median(samples, axis=1)
-    told = np.median([noise_of(row) for row in samples])
-    assert told == pytest.approx(np.std(medians) / 3.0, rel=0.1)
-    quiet = np.array([1.0, 1.01, 0.99, 1.0, 1.0, 1.01, 50.0])
-    assert noise_of(quiet) < 0.01
-    assert noise_of(np.array([0.86, 0.85, 0.48])) > 0.1  # too few to call one of them an outlier
-    assert math.isinf(noise_of(np.array([1.0, 1.0])))

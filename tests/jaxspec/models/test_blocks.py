@@ -194,22 +194,3 @@ def test_biases_are_added_to_queries_keys_and_values():
         "k_bias": 12,
         "v_bias": 12,
     }
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"feed_forward": (DenseFeedForward(), Choice(3))},
-            "feed_forward has 2 entries; they must divide the 5 layers",
-        ),
-        ({"attention": ()}, "attention has 0 entries"),
-        (
-            {"num_layers": 2, "feed_forward": (Choice(2), Choice(3))},
-            r"parameter choice\w* has shapes .*; a name has one shape in all layers",
-        ),
-    ],
-)
-def test_patterns_that_do_not_fit_are_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
-        dataclasses.replace(SIZES, **changes)

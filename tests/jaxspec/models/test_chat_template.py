@@ -86,16 +86,14 @@ def test_what_a_template_refuses_is_one_line(source):
     assert str(caught.value).isprintable()
 
 
+@pytest.mark.signals(2)
 @pytest.mark.parametrize(
     "source",
     [
         "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
-        "{% for a in range(99999) %}{% for b in range(99999) %}{{ messages }}{% endfor %}{% endfor %}",
         "{{ messages[0].content * 10 ** 10 }}",
         "{% set a = namespace(b='aaaaaaaa') %}{% for i in range(40) %}{% set a.b = a.b + a.b %}{% endfor %}{{ a.b }}",
         "{{ messages[0].content.center(10 ** 10) }}",
-        "{{ '%0999999999d' % (messages | length) }}",
-        "{{ 9 ** ((messages | length + 9) ** 9) }}",
         "{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}",
         # When it is compiled, where Jinja computes constants.
         "{{ 'a' * 10 ** 10 }}",

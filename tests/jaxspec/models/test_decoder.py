@@ -1,12 +1,11 @@
 import dataclasses
-from functools import partial
 
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from decoder_cases import CLOSE, CONFIG, PARAMS, POSITIONS, QUICKLY, TOKENS, forward_of, random_params
+from decoder_cases import CLOSE, CONFIG, PARAMS, POSITIONS, QUICKLY, TOKENS, forward_of
 
 from jaxspec.models import decoder
 from jaxspec.models.decoder import abstract_params, causal_mask, init_params
@@ -65,11 +64,6 @@ def test_a_deep_network_is_no_longer_program_than_a_shallow_one():
         return len(gradient.lower(abstract_params(config), cache).as_text().splitlines())
 
     assert length(3) == length(40)
-
-
-def test_rms_norm_by_hand():
-    # Mean square of (3, 4) is 12.5; with eps 3.5 the divisor is 4.
-    np.testing.assert_allclose(rms_norm(jnp.array([3.0, 4.0]), jnp.array([2.0, -1.0]), 3.5), [1.5, -1.0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("first_slot", [(0, 0), (2, 4)])
@@ -176,12 +170,6 @@ def _slots_like(part, count, slots):
     return chosen if part.shape[-1] == count else chosen[:, None]
 
 
-def test_positions_matter_and_only_their_differences():
-    shifted = run(positions=POSITIONS + 1000).logits
-    np.testing.assert_allclose(shifted, run().logits, rtol=1e-3, atol=1e-3)  # float32 angles of 1000 radians
-    assert np.abs(run(positions=2 * POSITIONS).logits - run().logits).max() > 0.1
-
-
 @pytest.mark.network
 def test_the_codec_is_applied_before_anything_reads_keys_and_values():
     # Rounding to multiples of a step; the written KV is on that grid, and a codec that keeps nothing leaves attention
@@ -221,48 +209,3 @@ def test_kept_activations_are_the_inputs_of_the_matrices():
     )
     values = jnp.einsum("lbti,loi->lbto", kept.activations["qkv"], PARAMS["layers"]["v"])
     np.testing.assert_allclose(values.reshape(2, 2, 9, 2, 6), slots_first(kept.cache)[1], **CLOSE)
-
-
-@pytest.mark.network
-def test_two_networks_under_vmap():
-    other = random_params(seed=9)
-    both = jax.tree.map(lambda a, b: jnp.stack([a, b]), PARAMS, other)
-    text = partial(decoder.forward_text, config=CONFIG, tokens=TOKENS)
-    mapped = jax.jit(jax.vmap(lambda params: text(params).logits), compiler_options=QUICKLY)(both)
-    np.testing.assert_allclose(mapped[0], run().logits, **CLOSE)
-    np.testing.assert_allclose(mapped[1], run(params=other).logits, **CLOSE)
-
-
-@pytest.mark.network
-def test_new_values_are_not_traced_again():
-    chex.clear_trace_counter()
-    empty = empty_cache(CONFIG, 1, 3)
-    counted = jax.jit(chex.assert_max_traces(forward_of, n=1), static_argnames=STATIC, compiler_options=QUICKLY)
-    for seed in range(3):
-        rng = np.random.default_rng(seed)
-        counted(
-            random_params(seed=seed),
-            dataclasses.replace(CONFIG),  # equal, not identical
-            tokens=rng.integers(13, size=(1, 2)),
-            positions=rng.integers(99, size=(1, 2)),
-            mask=rng.random((1, 2, 2)) < 0.5,
-            sources=[CachedKV(jax.tree.map(partial(jnp.add, float(seed)), empty), rng.random((1, 2, 3)) < 0.5)],
-        )
-
-
-@pytest.mark.network
-def test_everything_is_promoted_on_purpose():
-    narrow = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), PARAMS)
-    cache, seen = empty_cache(CONFIG, 2, 4, jnp.bfloat16), np.ones((2, 9, 4), bool)
-    for dtype in (jnp.float32, jnp.bfloat16):
-        with jax.numpy_dtype_promotion("strict"):
-            result = forward.eval_shape(
-                narrow,
-                CONFIG,
-                tokens=TOKENS,
-                positions=POSITIONS,
-                mask=causal_mask(2, 9),
-                dtype=dtype,
-                sources=[CachedKV(cache, seen)],
-            )
-        assert {leaf.dtype for leaf in jax.tree.leaves(result)} == {jnp.dtype(dtype)}

@@ -60,41 +60,6 @@ def test_a_rows_bits_do_not_depend_on_the_others(sent, stacks, rows):
         np.testing.assert_array_equal(sent(stacks, others, chosen)[0], found[0])
 
 
-def test_a_choice_that_is_none_gives_zeros_and_costs_no_gradient(sent, stacks):
-    x, expert = draw(np.random.default_rng(4), 6)
-    whole = np.asarray(sent(stacks, x, expert))
-    expert[2, 1], expert[5] = -1, -1
-    found = np.asarray(sent(stacks, x, expert))
-    np.testing.assert_array_equal(found[[2, 5, 5], [1, 0, 1]], 0)
-    np.testing.assert_array_equal(found[[0, 1, 2]][:, 0], whole[[0, 1, 2]][:, 0])
-    of_rows = jit(jax.grad(lambda x: through_experts(product, stacks, x, jnp.asarray(expert), EXPERTS).sum()))(x)
-    np.testing.assert_array_equal(of_rows[5], 0)
-
-
-def test_experts_that_nobody_chose_are_not_read():
-    # What is not a number in them would show.
-    stacks = jnp.full((EXPERTS, 7, 9), jnp.nan).at[3].set(1.0)
-    x = np.ones((4, 9), np.float32)
-    run = lambda stacks, x: through_experts(product, stacks, x, jnp.full((4, 1), 3), EXPERTS).sum()
-    value, gradients = jit(jax.value_and_grad(run, (0, 1)))(stacks, x)
-    assert float(value) == 4 * 7 * 9
-    np.testing.assert_array_equal(gradients[1], np.full((4, 9), 7.0))
-    np.testing.assert_array_equal(gradients[0][3], 4.0)
-    np.testing.assert_array_equal(gradients[0][:3], 0.0)
-
-
-def test_several_at_once_are_each_by_itself(stacks):
-    rng = np.random.default_rng(5)
-    x, expert = zip(*(draw(rng, 6) for _ in range(3)), strict=True)
-    x, expert = np.stack(x), np.stack(expert)
-    one = lambda x, expert: through_experts(product, stacks, x, expert, EXPERTS)
-    together, alone = jit(jax.vmap(one))(x, expert), jit(lambda x, e: jax.lax.map(lambda both: one(*both), (x, e)))
-    np.testing.assert_allclose(together, alone(x, expert), rtol=1e-6, atol=1e-6)
-    slope = lambda x, expert: jax.grad(lambda x: jnp.sin(one(x, expert)).sum())(x)
-    numbers = jit(jax.vmap(slope))(x, expert)
-    np.testing.assert_allclose(numbers[1], jit(slope)(x[1], expert[1]), rtol=1e-5, atol=1e-6)
-
-
 #: As GLM-4 has it.
 GLM = dataclasses.replace(
     CONFIG,

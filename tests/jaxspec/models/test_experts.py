@@ -112,12 +112,3 @@ def test_a_network_tells_what_its_routers_chose_and_keeps_to_what_is_allowed():
     np.testing.assert_array_equal(held.original[:, :, 0], free.original[:, :, 0])
     assert banned not in np.asarray(held.used[0, :, 0])
     np.testing.assert_array_equal(held.used[1, :, 0], free.used[1, :, 0])
-
-
-def test_sizes_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="per_token is 7; a token chooses among 6 experts"):
-        ExpertSizes(num_experts=6, per_token=7, inner_size=5)
-    with pytest.raises(ValueError, match="experts is None, and a layer has a mixture of experts"):
-        dataclasses.replace(CONFIG, experts=None)
-    with pytest.raises(ValueError, match="experts has sizes, and no layer is a mixture of experts"):
-        dataclasses.replace(CONFIG, feed_forward=(DenseFeedForward(),))

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from jaxspec.models import dots
-from jaxspec.models.apart import Columns
 from jaxspec.models.dots import dot_few_rows, is_few_rows
-from jaxspec.models.matrix import Stored, stack_of
 
 
 @pytest.fixture(params=["avx2", "avx2 avx512f", "asimd", ""])
@@ -50,12 +48,3 @@ def test_only_few_float32_rows_on_a_processor_that_was_measured(narrow):
     assert is_few_rows(x, matrix) == narrow
     assert not is_few_rows(x, matrix.astype(jnp.bfloat16))
     assert not is_few_rows(x.astype(jnp.bfloat16), matrix.astype(jnp.bfloat16))
-
-
-def test_matrices_with_their_columns_first_are_multiplied_so(narrow):
-    x, matrix = operands(2, 3)
-    product = lambda x, matrix: stack_of(matrix).dot(x)
-    for rows, held in ((x, Columns(matrix)), (x[:, :1], Columns(matrix)), (x, Stored.of(matrix.T))):
-        program = str(jax.make_jaxpr(product)(rows, held))
-        assert ("optimization_barrier" in program) == (narrow and isinstance(held, Columns))
-        np.testing.assert_allclose(product(rows, held), rows @ matrix, rtol=1e-5, atol=1e-5)

@@ -1,6 +1,5 @@
 """Linear attention by hand, on texts and on trees, with its cache through whatever a cache goes through."""
 
-import dataclasses
 from functools import partial
 
 import jax
@@ -10,13 +9,11 @@ import pytest
 from decoder_cases import CLOSE, QUICKLY, forward_of
 from linear_cases import HYBRID, HYBRID_PARAMS, delta_net_by_hand
 
-from hwmodels.networks import LinearSizes
 from jaxspec.models import decoder
-from jaxspec.models.blocks import GatedDeltaNet, GroupedAttention, StepInput
+from jaxspec.models.blocks import GatedDeltaNet, StepInput
 from jaxspec.models.blocks.gated_delta_net import Decays, Remembered, delta_rule
 from jaxspec.models.decoder import causal_mask
-from jaxspec.models.fp16_attention import attend_fp16
-from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, pad_cache, take_sequences, take_slots, write_cache
+from jaxspec.models.kv_cache import CachedKV, empty_cache, take_sequences, take_slots, write_cache
 from jaxspec.trees import tree_from_parents, tree_mask
 
 pytestmark = pytest.mark.network
@@ -147,22 +144,6 @@ def test_a_tree_over_a_shared_prefix_and_a_path_of_its_own():
         np.testing.assert_allclose(result.logits[:, node], whole(text).logits[:, -1], **CLOSE)
 
 
-def test_slots_are_moved_with_their_positions():
-    # Slots in another order, among empty ones: positions tell which tokens the convolution joins.
-    text, order = whole(), np.array([[8, 2, 0, 4, 1, 3], [1, 0, 8, 3, 2, 4]])
-    moved = pad_cache(take_slots(text.cache, order), 2)
-    seen = np.concatenate([order < 5, np.zeros((2, 2), bool)], axis=1)[:, None]
-    result = run(
-        HYBRID_PARAMS,
-        HYBRID,
-        tokens=TOKENS[:, 5:6],
-        positions=positions(5, 1),
-        mask=causal_mask(2, 1),
-        sources=[CachedKV(moved, seen)],
-    )
-    np.testing.assert_allclose(result.logits[:, 0], text.logits[:, 5], **CLOSE)
-
-
 def test_sums_of_decay_stay_exact_over_long_texts():
     """One token after ten thousand that forget much: neighbours are as far apart as they are near the beginning."""
     tokens, seed = 10_000, np.random.default_rng(4)
@@ -190,25 +171,3 @@ def test_sums_of_decay_stay_exact_over_long_texts():
     assert exact[-1] < -14_000
     np.testing.assert_allclose(found, exact, rtol=0, atol=1e-5)
     assert np.abs(np.cumsum(log_decay) - exact).max() > 1e-2  # what one float32 would have
-
-
-def test_what_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match="4 value heads of linear attention cannot share 3 key heads"):
-        LinearSizes(3, 4, 2, 2, 4)
-    with pytest.raises(ValueError, match="conv_tokens of linear attention is 0; it must be at least 1"):
-        LinearSizes(3, 3, 2, 2, 0)
-    with pytest.raises(ValueError, match="linear is None, and a layer has linear attention; give its sizes"):
-        dataclasses.replace(HYBRID, linear=None)
-    with pytest.raises(ValueError, match="linear has sizes, and no layer has linear attention"):
-        dataclasses.replace(HYBRID, attention=(GroupedAttention(),))
-    with pytest.raises(NotImplementedError, match="layers with linear attention have no softmax"):
-        decoder.forward_text(HYBRID_PARAMS, HYBRID, TOKENS, attend=attend_fp16)
-    cache = whole().cache
-    bare = KVCache(cache.key, cache.value, mixed=cache.mixed)
-    with pytest.raises(ValueError, match="a cache has no positions, which convolutions need"):
-        decoder.forward(
-            HYBRID_PARAMS,
-            HYBRID,
-            TOKENS[:, :1],
-            StepInput(positions(9, 1), causal_mask(2, 1), sources=[CachedKV(bare, np.ones((2, 1, 9), bool))]),
-        )

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from hf_directories import LLAMA, QWEN3_TIED, bfloat16_params, edit_tensors, same_bits, shard
+from hf_directories import LLAMA, QWEN3_TIED, bfloat16_params, edit_tensors, same_bits
 
 from jaxspec.errors import InputError
 from jaxspec.models.decoder import abstract_params
@@ -73,18 +73,6 @@ def test_layers_are_stacked_in_the_order_of_their_numbers(tmp_path):
     params["layers"]["mlp_norm"] = jnp.arange(12.0, dtype=jnp.bfloat16)[:, None] * jnp.ones((12, 12), jnp.bfloat16)
     save_directory(params, config, tmp_path, max_positions=99)
     np.testing.assert_array_equal(load_directory(tmp_path).params["layers"]["mlp_norm"][:, 0], np.arange(12))
-
-
-def test_shards_hold_what_one_file_held(directory):
-    whole = load_directory(directory).params
-    shard(directory)
-    assert all(jax.tree.leaves(same_bits(load_directory(directory).params, whole)))
-
-
-def test_one_file_counts_before_an_index(directory):
-    before = load_directory(directory).params
-    (directory / "model.safetensors.index.json").write_text("damaged")
-    assert all(jax.tree.leaves(same_bits(load_directory(directory).params, before)))
 
 
 def test_a_copy_of_a_tied_head_is_dropped_and_another_head_refused(tmp_path):

@@ -44,6 +44,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.network(4)
 @pytest.mark.parametrize("case", [NEXT, STACKED])
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_the_comparison_sees_a_wrong_network(mutant, case):
@@ -65,6 +66,7 @@ def test_projections_lie_key_head_by_key_head():
     np.testing.assert_array_equal(rates[rows("in_a")], [3, 4, 5, 9, 10, 11])
 
 
+@pytest.mark.network(1)
 @pytest.mark.parametrize("case", [NEXT, DECODER, STACKED])
 def test_streamed_layers_and_written_files_are_the_same(case, tmp_path):
     model, expected = loaded(case)

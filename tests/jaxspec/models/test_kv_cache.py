@@ -6,20 +6,14 @@ import numpy as np
 import pytest
 
 from jaxspec.models.apart import Parts
-from jaxspec.models.config import DecoderConfig
 from jaxspec.models.kv_cache import (
     KVCache,
-    empty_cache,
     first_slots,
     in_parts,
     pad_cache,
     take_sequences,
     take_slots,
     write_cache,
-)
-
-CONFIG = DecoderConfig(
-    vocab_size=5, hidden_size=6, intermediate_size=4, num_layers=3, num_heads=4, num_kv_heads=2, head_dim=6
 )
 
 
@@ -68,23 +62,6 @@ def test_gradient_reaches_what_was_written_and_what_was_left():
     assert not slots_first(of_cache)[1].any()
 
 
-@forms
-def test_one_sequence_is_written_alone(form):
-    cache, update = (take_sequences(random_cache(slots, slots), jnp.array([2])) for slots in (9, 3))
-    before, new = slots_first(cache), slots_first(update)
-    for part, found in enumerate(slots_first(write_cache(form(cache), update, jnp.array([4])))):
-        np.testing.assert_array_equal(found[:, :, 4:7], new[part])
-        np.testing.assert_array_equal(np.delete(found, slice(4, 7), 2), np.delete(before[part], slice(4, 7), 2))
-
-
-@pytest.mark.network
-def test_a_write_that_waits_writes_the_same():
-    cache, update, start = random_cache(9, 1), random_cache(3, 2), jnp.array([2, 0, 1, 6])
-    for put_out in (0.0, -np.inf, np.nan):
-        waited = write_cache(cache, update, start, after=jnp.full((4, 3, 8), put_out))
-        jax.tree.map(np.testing.assert_array_equal, waited, write_cache(cache, update, start))
-
-
 @pytest.mark.network
 @forms
 def test_positions_go_where_their_slots_go(form):
@@ -110,34 +87,3 @@ def test_positions_go_where_their_slots_go(form):
     for found, expected in cases:
         parts = found.position.parts if isinstance(found.position, Parts) else found.position
         np.testing.assert_array_equal(np.stack(list(parts)), expected)
-
-
-@pytest.mark.network(1)
-@forms
-def test_slots_and_sequences_that_are_taken(form):
-    cache, slots, sequences = random_cache(9, 1), jnp.array([[8, 0], [2, 5], [1, 1], [0, 3]]), jnp.array([3, 0, 3])
-    cases = [
-        (take_slots(form(cache), slots), lambda part: np.stack([part[:, b, slots[b]] for b in range(4)], axis=1)),
-        (first_slots(form(cache), 4), lambda part: part[:, :, :4]),
-        (take_sequences(form(cache), sequences), lambda part: part[:, sequences]),
-    ]
-    for found, expected in cases:
-        for before, after in zip(slots_first(cache), slots_first(found)):
-            np.testing.assert_array_equal(after, expected(before))
-
-
-@forms
-def test_padding_adds_empty_slots_at_the_end(form):
-    cache = form(random_cache(3, 1))
-    padded = pad_cache(cache, 4)
-    assert padded.num_slots == 7
-    for before, after in zip(slots_first(cache), slots_first(padded)):
-        np.testing.assert_array_equal(after[:, :, :3], before)
-        assert not after[:, :, 3:].any()
-
-
-def test_a_step_of_other_layers_is_refused():
-    # They would be written to the first layers alone.
-    cache, update = (empty_cache(dataclasses.replace(CONFIG, num_layers=layers), 2, 3) for layers in (2, 1))
-    with pytest.raises(AssertionError, match="shape"):
-        write_cache(cache, update, jnp.zeros(2, jnp.int32))

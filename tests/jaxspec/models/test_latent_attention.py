@@ -13,7 +13,6 @@ from jaxspec.compress.kv import as_cache, prepare_kv, round_kv, token_rows
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models import decoder
 from jaxspec.models.blocks import LatentAttention, StepInput
-from jaxspec.models.blocks.latent_attention import absorbs
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import causal_mask
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, first_slots, pad_cache, take_slots, write_cache
@@ -106,18 +105,6 @@ def test_equals_attention_by_hand(config, frugal):
     }
 
 
-def test_a_step_takes_the_form_with_fewer_products():
-    # One token of many: 25 * (2 * 11 + 6) + 11 * 12 against 25 * (18 + 11 * 12) products per head.
-    assert absorbs(CONFIG, 1, [24, 1])
-    # As many tokens as slots: 25 * 28 + 132 each against 25 * 18 + 132.
-    assert not absorbs(CONFIG, 25, [25])
-    released = dataclasses.replace(
-        CONFIG, num_heads=16, num_kv_heads=16, head_dim=128, latent=LatentSizes(512, 64, 128)
-    )
-    assert absorbs(released, 9, [4096, 9])
-    assert not absorbs(released, 2048, [0, 2048])
-
-
 @pytest.mark.parametrize("frugal", [False, True])
 def test_both_forms_are_the_same_function(monkeypatch, frugal):
     forms = []
@@ -190,10 +177,3 @@ def test_slots_are_moved_and_rows_are_compressed():
     np.testing.assert_array_equal(rows[0, 1, 4], np.concatenate([layer.key[1, 0, :, 4], layer.value[1, 0, 4]]))
     prepared = prepare_kv(CASSANDRA1, cache)
     jax.tree.map(np.testing.assert_array_equal, as_cache(rows, prepared.shape), layer)
-
-
-def test_sizes_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="rope_head_dim is 5; rotary embeddings need an even one"):
-        LatentSizes(8, 5, 4)
-    with pytest.raises(ValueError, match="kv_rank is 0; it must be above 0"):
-        LatentSizes(0, 4, 4)

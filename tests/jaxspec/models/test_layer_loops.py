@@ -15,7 +15,6 @@ from jaxspec.models import decoder
 from jaxspec.models.blocks import DenseFeedForward, Experts, GatedDeltaNet, GroupedAttention, StepInput
 from jaxspec.models.decoder import causal_mask
 from jaxspec.models.kv_cache import CachedKV, write_cache
-from jaxspec.models.layer_loops import LayerView
 from jaxspec.models.layer_runs import LayerLoop
 from jaxspec.models.matrix import Stored
 
@@ -45,44 +44,12 @@ def in_turn(config):
     return other
 
 
-def of_all(config, params, **options):
-    run = jax.jit(
-        lambda params: decoder.forward_text(params, config, TOKENS, keep_activations=jnp.square, **options),
-        compiler_options=QUICKLY,
-    )
-    return run(params)
-
-
 def is_close(found, expected):
     assert jax.tree.structure(found) == jax.tree.structure(expected)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **CLOSE), found, expected)
 
 
-def test_what_layers_put_out_comes_in_their_order():
-    params = random_params(PERIODIC)
-    assert [loop.times for loop in PERIODIC.loops] == [1, 2, 1]
-    # A view that doubles the scales of the layers by their numbers, and tells these.
-    numbers = jnp.arange(9.0)
-
-    def read(weights, caches, number):
-        scaled = weights | {"mlp_norm": weights["mlp_norm"] * (1 + number / 9)}
-        return scaled, caches, lambda: {"number": number, "norm": jnp.sum(weights["mlp_norm"])}
-
-    view = LayerView(read, numbers)
-    found, expected = (of_all(config, params, view=view) for config in (PERIODIC, in_turn(PERIODIC)))
-    is_close(found, expected)
-    np.testing.assert_array_equal(found.facts["number"], numbers)
-    assert {name: len(value) for name, value in found.activations.items()}["expert_gate_up"] == 2
-    assert found.extras.used.shape == (2, 9, 2, 2)
-    # Some tokens of every layer may choose fewer experts.
-    pools = jax.random.bernoulli(jax.random.key(1), 0.7, (2, 2, 9, 3)).at[..., 0].set(True)
-    narrowed, again = (of_all(config, params, allowed_experts=pools) for config in (PERIODIC, in_turn(PERIODIC)))
-    is_close(narrowed, again)
-    assert np.any(narrowed.extras.used != narrowed.extras.original)
-    assert float(jnp.abs(narrowed.logits - of_all(PERIODIC, params).logits).max()) > 1e-3
-
-
-@pytest.mark.network(1)
+@pytest.mark.network
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 def test_steps_of_decoding_are_the_same(dtype):
     params = jax.tree.map(lambda leaf: leaf.astype(dtype), random_params(PERIODIC))

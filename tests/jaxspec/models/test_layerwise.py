@@ -1,7 +1,5 @@
 """A network read layer by layer sees what the whole network sees, and reads no weights before their turn."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -45,15 +43,3 @@ def test_squares_are_those_of_the_whole_network(stored, jit, monkeypatch):
     for name, squares in found.items():
         assert squares.dtype == np.float64
         np.testing.assert_allclose(squares, expected[name], rtol=2e-6)
-
-
-def test_layers_are_those_that_are_stored(stored):
-    params, folder = stored
-    network = open_network(folder)
-    for number, layer in enumerate(network.layers()):
-        assert set(layer) == set(CONFIG.layer_parameters)
-        for name, value in layer.items():
-            np.testing.assert_array_equal(value.astype(jnp.float32), params["layers"][name][number])
-    assert network.layer_bytes == 2 * sum(leaf[0].size for leaf in jax.tree.leaves(params["layers"]))
-    tokens = np.array([[3, 12], [0, 3]])
-    np.testing.assert_array_equal(network.embedded(tokens), np.asarray(params["embed"])[tokens])

@@ -76,7 +76,7 @@ def network_of(config, params):
     return NetworkDraft(config), jax.tree.map(lambda leaf: leaf + 0.1 * jnp.abs(leaf).mean(), params)
 
 
-@pytest.mark.network(2)
+@pytest.mark.network(1)
 @pytest.mark.parametrize("draft", [copy_of, network_of])
 @pytest.mark.parametrize(
     "config",

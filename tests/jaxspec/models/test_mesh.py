@@ -10,9 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig, init_params, save_directory
-from jaxspec.settings.common import mesh_sizes
 from jaxspec.studies.measured.memory import STORED, parameter_sizes
 
 pytestmark = pytest.mark.network
@@ -59,12 +57,6 @@ def test_tokens_are_the_same_on_one_device_and_on_eight(found):
         assert_near(eight[name], one[name])
 
 
-def test_prompts_that_the_data_axis_does_not_divide_are_split(found):
-    """Two prompts on four devices along data: each would decode both."""
-    assert found["one"]["rows"] == [[2, 2]]
-    assert found["eight"]["rows"] == [[1, 4]]
-
-
 def test_hard_drafts_are_measured_in_the_parts_of_one_device_each_split(found):
     """Three devices along data would each measure all windows of a part of four, which they do not divide."""
     one, six = (found["measured_in_parts"][name] for name in ("one", "six"))
@@ -73,31 +65,9 @@ def test_hard_drafts_are_measured_in_the_parts_of_one_device_each_split(found):
     assert_near(six["measured"], one["measured"])
 
 
-def test_windows_that_the_data_axis_does_not_divide_are_split(found):
-    """Seven windows on three devices along data: each would have all of them. Two more fill places, and count for nothing."""
-    one, six = (found["measured_in_parts"][name] for name in ("one", "six"))
-    assert one["windows"] == six["windows"] == 7
-    assert one["text"] == [[7, 7], [7, 7]]
-    assert six["text"] == [[3, 9], [3, 9]]
-    assert_near(six["norms"], one["norms"])
-
-
 def test_each_device_makes_logits_of_its_own_texts(found):
     """Of a piece with two places of each of six texts a device has two texts; it made the logits of all twelve places."""
     assert found["logits"] == 2 * 2
-
-
-def test_the_gap_of_logits_is_found_on_each_part_of_the_vocabulary(found):
-    """`top_k` had all 16,384 of each row gathered."""
-    assert "3,8192" in found["gap"]
-    assert "3,16384" not in found["gap"]
-
-
-def test_each_device_has_its_channels_of_all_experts(found):
-    parts = found["mixture"]["parts"]
-    assert [parts[f"expert_{kind}"] for kind in ("gate", "up", "down")] == [[2, 9, 5, 16], [2, 9, 5, 16], [2, 9, 16, 5]]
-    assert [parts[f"shared_{kind}"] for kind in ("gate", "up", "down")] == [[2, 3, 16], [2, 3, 16], [2, 16, 3]]
-    assert parts["router"] == [2, 9, 16]
 
 
 def test_tokens_of_a_mixture_are_the_same_on_one_device_and_on_eight(found):
@@ -111,9 +81,3 @@ def test_each_device_holds_what_is_counted_before_a_run(found):
     attention = 2 * 16 * 6 * (2 * 4 + 2 * 2)
     whole = attention + 5 * 16
     assert parameter_sizes(CONFIG, 4) == whole + (parameter_sizes(CONFIG) - whole) // 4
-
-
-def test_an_axis_given_twice_is_refused():
-    assert mesh_sizes("tensor=2") == {"data": 1, "tensor": 2}
-    with pytest.raises(InputError, match="mesh is 'data=2,data=4', with data twice; give each axis once"):
-        mesh_sizes("data=2,data=4")

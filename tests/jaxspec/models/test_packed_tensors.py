@@ -2,21 +2,12 @@
 
 import ml_dtypes
 import numpy as np
-import pytest
-from safetensors.numpy import save_file
 
-from jaxspec.errors import InputError
-from jaxspec.models.checkpoint_files import CheckpointFiles
-from jaxspec.models.packed_tensors import UnpackedFiles, unpacked_mxfp4
+from jaxspec.models.packed_tensors import unpacked_mxfp4
 
 #: OCP MX v1.0, table of E2M1; codes 8 to 15 are the negative ones.
 MAGNITUDES = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
 VALUES = np.array(MAGNITUDES + [-x for x in MAGNITUDES])
-RNG = np.random.default_rng(1)
-BLOCKS, SCALES = (
-    RNG.integers(256, size=(3, 5, 2, 16)).astype(np.uint8),
-    RNG.integers(255, size=(3, 5, 2)).astype(np.uint8),
-)
 
 
 def expected(blocks, scales):
@@ -41,36 +32,3 @@ def test_every_element_under_every_scale_is_exact():
     np.testing.assert_array_equal(np.signbit(found.astype(np.float64)), np.signbit(values))
     assert np.isinf(found.astype(np.float64)[~finite]).all()
     assert np.isnan(unpacked_mxfp4(blocks[:1], np.full((1, 16), 255, np.uint8)).astype(np.float32)).all()
-
-
-def test_a_pair_of_tensors_is_read_as_one_with_inputs_before_outputs(tmp_path):
-    plain = RNG.standard_normal((2, 3)).astype(np.float32)
-    save_file(
-        {"experts.down_blocks": BLOCKS, "experts.down_scales": SCALES, "plain": plain}, tmp_path / "model.safetensors"
-    )
-    files = UnpackedFiles(CheckpointFiles(tmp_path))
-    assert {name: (place.shape, place.dtype) for name, place in files.tensors.items()} == {
-        "experts.down": ((3, 64, 5), "BF16"),
-        "plain": ((2, 3), "F32"),
-    }
-    np.testing.assert_array_equal(files.read("plain"), plain)
-    found = files.read("experts.down")
-    assert found.shape == (3, 64, 5)
-    np.testing.assert_array_equal(found.astype(np.float64), expected(BLOCKS, SCALES).swapaxes(1, 2))
-
-
-@pytest.mark.parametrize(
-    ("tensors", "message"),
-    [
-        ({"w_blocks": BLOCKS}, "has tensor 'w_blocks' without 'w_scales'"),
-        ({"w_blocks": BLOCKS, "w_scales": SCALES[:, :4]}, r"of U8 \(3, 5, 2, 16\) with scales of U8 \(3, 4, 2\)"),
-        ({"w_blocks": BLOCKS[..., :8], "w_scales": SCALES}, r"of U8 \(3, 5, 2, 8\)"),
-        ({"w_blocks": BLOCKS, "w_scales": SCALES.astype(np.float32)}, "scales of F32"),
-        ({"w_blocks": BLOCKS, "w_scales": SCALES, "w": SCALES}, "tensor 'w' both packed and unpacked"),
-        ({"w_blocks": BLOCKS[0, 0, 0], "w_scales": np.array(3, np.uint8)}, r"of U8 \(16,\)"),
-    ],
-)
-def test_pairs_that_do_not_fit_are_refused(tensors, message, tmp_path):
-    save_file(tensors, tmp_path / "model.safetensors")
-    with pytest.raises(InputError, match=message):
-        UnpackedFiles(CheckpointFiles(tmp_path))

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from hwmodels.networks.packing import Packing, packing_of
 from jaxspec.errors import InputError
-from jaxspec.formats.codes import Codes, unsigned_codes
+from jaxspec.formats.codes import Codes
 from jaxspec.formats.packed_integers import awq_codes, gptq_codes, nf4_codes, packed_codes, scaled_rows
 from jaxspec.models import load_directory, load_model
 from jaxspec.models.blocks import StepInput
@@ -49,22 +48,10 @@ def test_a_quantized_network_says_what_transformers_says(name):
     np.testing.assert_allclose(logits, expected["logits"], rtol=0, atol=2e-5 * scale)
 
 
-def test_codes_may_span_words():
-    codes = np.random.default_rng(0).integers(0, 8, (3, 43))
-    stream = sum(codes[:, i].astype(object) << (3 * i) for i in range(43))
-    words = np.array([[(int(row) >> (32 * i)) & 0xFFFFFFFF for i in range(5)] for row in stream], np.uint32)
-    np.testing.assert_array_equal(unsigned_codes(words.view(np.uint8), 3, 43), codes)
-
-
 def test_groups_may_be_in_any_order():
     codes, scales = np.array([[1, 2, 3]], np.uint8), np.array([[10.0, 0.5]], np.float16)
     found = Codes(codes, scales, np.ones((1, 1), np.uint8), np.array([1, 0, 1]), columns=3)
     np.testing.assert_array_equal(found.values(), [[0.0, 10.0, 1.0]])
-
-
-def test_last_blocks_may_be_cut():
-    found = scaled_rows(np.ones((3, 5), np.int8), np.arange(1.0, 7).reshape(2, 3), block=(2, 2)).values()
-    np.testing.assert_array_equal(found, [[1, 1, 2, 2, 3], [1, 1, 2, 2, 3], [4, 4, 5, 5, 6]])
 
 
 @pytest.fixture
@@ -130,14 +117,6 @@ def test_a_missing_part_is_named(changed, name, ending, said):
         check_model(changed(name, tensors=_without(ending)))
 
 
-def test_scales_of_inputs_and_keys_are_read_over(changed):
-    def add(tensors):
-        tensors["model.layers.0.self_attn.k_scale"] = np.ones(1, np.float32)
-        tensors["model.layers.0.self_attn.q_proj.input_scale"] = np.ones(1, np.float32)
-
-    assert load_directory(changed("int8_rows", tensors=add)).packed == {"INT8"}
-
-
 @pytest.mark.parametrize(
     ("name", "form"),
     [("nf4", "NF4"), ("nf4_double", "NF4"), ("mxfp4_quark", "MXFP4"), ("nvfp4_modelopt", "NVFP4"), ("nvfp4", "NVFP4")],
@@ -146,12 +125,6 @@ def test_forms_of_four_bits_have_their_names(name, form):
     held = load_directory(QUANTIZED / name)
     assert held.packed == {form}
     assert held.params["layers"]["up"].bits_per_value <= 4.6
-
-
-def test_forms_of_whole_matrices_have_no_block():
-    assert packing_of({"quant_method": "fp8"}) == Packing("fp8")
-    assert packing_of({"quant_method": "modelopt", "quant_algo": "FP8"}) == Packing("modelopt")
-    assert packing_of({"quant_method": "fp8", "weight_block_size": [128, 64]}).block == (128, 64)
 
 
 @pytest.mark.parametrize("name", CASES)

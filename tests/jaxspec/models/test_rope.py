@@ -48,17 +48,8 @@ def test_a_quarter_turn_by_hand():
     np.testing.assert_allclose(rotated(unit, 3)[0, 0, 0], expected, atol=1e-6)
 
 
-def test_position_zero_changes_nothing_and_no_position_changes_length():
-    np.testing.assert_array_equal(rotated(vector(0), 0), vector(0))
-    np.testing.assert_allclose(np.linalg.norm(rotated(vector(0), 777)), np.linalg.norm(vector(0)), rtol=1e-6)
-
-
 @pytest.mark.parametrize("shift", [1, 40, 301])
 def test_products_depend_on_the_difference_of_positions_alone(shift):
     product = lambda p, q: (rotated(vector(1), p) * rotated(vector(2), q)).sum()
     np.testing.assert_allclose(product(7 + shift, 2 + shift), product(7, 2), rtol=1e-4)
     assert abs(product(7, 2) - product(8, 2)) > 1e-2
-
-
-def test_dtype_is_kept():
-    assert rotate(vector(0).astype(np.float16), np.array([[5]]), inverse_frequencies()).dtype == np.float16

@@ -8,17 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxspec.compress.fitted import fitted_network
-from jaxspec.models.config import INPUT_OF
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.embedded import load_model
-from jaxspec.models.rounded_inputs import input_scale_of, rotate_rows, rounded_input
-from jaxspec.models.stored import biased_rows
+from jaxspec.models.rounded_inputs import input_scale_of, rounded_input
 from jaxspec.settings.compressions import RoundedInputs
 
 pytestmark = pytest.mark.network
-
-RNG = np.random.default_rng(5)
 
 
 def test_each_row_is_rounded_to_its_own_scale_by_hand():
@@ -33,47 +28,6 @@ def test_each_row_is_rounded_to_its_own_scale_by_hand():
     eight = rounded_input(jnp.asarray([[127.0, 0.4, -1.6, 50.5]]), RoundedInputs(8), {}, "q")
     np.testing.assert_array_equal(eight, [[127, 0, -2, 51]])
     assert rounded_input(rows, None, {}, "q") is rows
-
-
-def integers(rows, most):
-    """Codes and scales as an engine keeps them: a row of integers, and one number in 16 bits."""
-    exact = np.abs(rows).max(axis=-1, keepdims=True) / np.float32(most)
-    return np.rint(rows / exact).astype(np.int64), exact.astype(np.float16).astype(np.float64)
-
-
-def test_smoothed_products_are_those_of_integers():
-    x = (RNG.standard_normal((6, 96)) * RNG.lognormal(0, 1.5, 96)).astype(np.float32)
-    matrix = RNG.standard_normal((7, 96)).astype(np.float32)
-    norms = np.linalg.norm(x, axis=0)
-    params = {"layers": {"up": jnp.asarray(matrix[None])}}
-    made = fitted_network("smoothquant-w8a8", params, {INPUT_OF["up"]: jnp.asarray(norms[None])})["layers"]
-    layer = {"up": made["up"].values()[0], input_scale_of("up"): made[input_scale_of("up")][0]}
-    found = biased_rows(jnp.asarray(x), layer, "up", False, rounded=RoundedInputs(8, scaled=True))
-
-    scale = np.sqrt(norms / np.abs(matrix).max(axis=0))
-    scale = (scale / np.exp(np.log(scale).mean())).astype(np.float32)
-    (inputs, of_inputs), (weights, of_weights) = integers(x / scale, 127), integers(matrix * scale, 127)
-    expected = (inputs @ weights.T) * of_inputs * of_weights.T
-    exact = x.astype(np.float64) @ matrix.T.astype(np.float64)
-    # Rounding moves products by much more than the two ways differ.
-    assert np.abs(expected - exact).max() > 20 * np.abs(found - expected).max()
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
-
-
-@pytest.mark.parametrize(("bits", "most"), [(8, 127), (4, 7)])
-def test_rotated_products_round_in_the_rotated_space(bits, most):
-    x = (RNG.standard_normal((5, 96)) * RNG.lognormal(0, 1.5, 96)).astype(np.float32)
-    matrix = RNG.standard_normal((7, 96)).astype(np.float32)
-    found = biased_rows(
-        jnp.asarray(x), {"up": jnp.asarray(matrix)}, "up", False, rounded=RoundedInputs(bits, rotated=True)
-    )
-    rotation = np.asarray(rotate_rows(jnp.eye(96)), np.float64)
-    np.testing.assert_allclose(rotation @ rotation.T, np.eye(96), atol=1e-6)
-    codes, scales = integers((x.astype(np.float64) @ rotation).astype(np.float32), most)
-    expected = (codes * scales) @ (matrix @ rotation).T
-    exact = x @ matrix.T
-    assert np.abs(expected - exact).max() > 20 * np.abs(found - expected).max()
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
 
 
 def test_fewer_bits_lose_more_on_the_embedded_network():

@@ -22,19 +22,6 @@ def weights_by_expert(routed):
     return np.asarray(jnp.sum(at * routed.weights[..., None], axis=2))
 
 
-def test_each_token_may_have_its_own_pool():
-    whole = route(LOGITS, SIZES, allowed=jnp.asarray(RANK < 4))
-    np.testing.assert_array_equal(whole.choices.original, route(LOGITS, SIZES).choices.original)
-    for b in range(2):
-        for t in range(5):
-            pool = jnp.asarray(RANK[b, t] < 4)
-            alone = route(LOGITS[b : b + 1, t : t + 1], SIZES, allowed=pool[None])
-            np.testing.assert_array_equal(whole.choices.used[b, t], alone.choices.used[0, 0])
-            # The best of the pool by the original scores.
-            order = [e for e in np.argsort(-LOGITS[b, t]) if pool[e]][:3]
-            np.testing.assert_array_equal(whole.choices.used[b, t], order)
-
-
 @pytest.mark.parametrize("weight", [0.0, 0.25, 1.0])
 def test_a_blend_lies_between_its_pools(weight):
     few, many = jnp.asarray(RANK < 4), jnp.asarray(RANK < 5)

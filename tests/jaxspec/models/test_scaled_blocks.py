@@ -47,13 +47,6 @@ def test_every_pattern_under_a_scale_is_rounded_once():
     np.testing.assert_array_equal(found[0].astype(np.float64), rounded.astype(np.float64))
 
 
-def test_blocks_at_the_ends_may_be_cut():
-    found = scaled_values(ELEMENTS, SCALES, BLOCK).astype(np.float64)
-    for row, column in np.ndindex(ELEMENTS.shape):
-        exact = np.float32(ELEMENTS[row, column]) * SCALES[row // 3, column // 4]
-        assert found[row, column] == np.float64(exact.astype(ml_dtypes.bfloat16))
-
-
 def test_a_matrix_and_its_scales_are_read_as_one(tmp_path):
     plain = RNG.standard_normal((2, 3)).astype(np.float32)
     save_file({"a.weight": ELEMENTS, "a.weight_scale_inv": SCALES, "plain": plain}, tmp_path / "model.safetensors")
@@ -64,23 +57,6 @@ def test_a_matrix_and_its_scales_are_read_as_one(tmp_path):
     }
     np.testing.assert_array_equal(files.read("plain"), plain)
     np.testing.assert_array_equal(files.read("a.weight"), scaled_values(ELEMENTS, SCALES, BLOCK))
-
-
-@pytest.mark.parametrize(
-    ("tensors", "message"),
-    [
-        ({"a.weight": ELEMENTS}, "'a.weight' of F8_E4M3 without the others of its matrix"),
-        ({"a.weight_scale_inv": SCALES}, "'a.weight_scale_inv' of F32 without the others of its matrix"),
-        ({"a.weight": ELEMENTS, "a.weight_scale_inv": SCALES[:2]}, r"scales \(2, 3\) for \(3, 3\) parts of \(3, 4\)"),
-        ({"a.weight": ELEMENTS[0], "a.weight_scale_inv": SCALES[0]}, r"of F8_E4M3 \(11,\) .*no elements in FP8"),
-        ({"a.weight": ELEMENTS.astype(np.float32), "a.weight_scale_inv": SCALES}, "of F32 .*no elements in FP8"),
-        ({"a.weight": ELEMENTS, "a.weight_scale_inv": np.ones((3, 3), np.int32)}, "no scales"),
-    ],
-)
-def test_pairs_that_do_not_fit_are_refused(tensors, message, tmp_path):
-    save_file(tensors, tmp_path / "model.safetensors")
-    with pytest.raises(InputError, match=message):
-        QuantizedFiles(CheckpointFiles(tmp_path), PACKING).read("a.weight")
 
 
 def tensors_of(folder):

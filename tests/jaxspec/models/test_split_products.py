@@ -7,9 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels.numerics.compensated_sums import EXACT
 from jaxspec.models import dots, matrix
-from jaxspec.models.dots import dot_rows, exact_precision, split_dot, splits
+from jaxspec.models.dots import dot_rows, split_dot, splits
 from jaxspec.models.matrix import Stored, stack_of
 
 pytestmark = pytest.mark.network
@@ -45,12 +44,6 @@ def test_are_as_exact_as_float32(rows, columns, outputs, spread):
         high = x.astype(jnp.bfloat16).astype(jnp.float32)
         both = high + (x - high).astype(jnp.bfloat16).astype(jnp.float32)
         assert mean(doubled(both) @ doubled(w).T - exact) > most
-
-
-def test_parts_add_up_to_the_very_number():
-    x = jnp.concatenate([operands(3, 50, 1, 5.0)[0].ravel(), jnp.array([0.0, -0.0, 1.0, 3.4e38, -1e-30])])[None]
-    parts = np.asarray(dots._parts(x).astype(jnp.float32))
-    np.testing.assert_array_equal(parts[2] + parts[1] + parts[0], x)
 
 
 def test_gradients_are_those_of_the_float32_product():
@@ -119,29 +112,3 @@ def test_gpus_split_several_rows_and_multiply_a_single_one_as_it_is(gpu):
         program = str(jax.make_jaxpr(lambda x: dot_rows(x, w))(x[:rows]))
         assert ("bf16[3,5,40]" in program) == (gpu and rows == 5)
         assert ("HIGHEST" in program) != (gpu and rows == 5)
-
-
-def test_gpus_multiply_many_float32_rows_in_parts(gpu):
-    for rows, in_parts in ((1, False), (63, False), (64, gpu)):
-        found = exact_precision(jnp.float32, rows)
-        assert found == (jax.lax.DotAlgorithmPreset.BF16_BF16_F32_X6 if in_parts else EXACT)
-    assert exact_precision(jnp.float16, 64) == exact_precision(jnp.float64, 64) == EXACT
-
-
-def test_gpus_take_a_stored_matrix_whole(gpu, monkeypatch):
-    monkeypatch.setattr(matrix, "_PIECE", 3 * 40)
-    x, w = operands(5, 40, 31)
-    program = str(jax.make_jaxpr(lambda x, w: stack_of(w).dot(x))(x, Stored.of(w)))
-    assert ("bf16[3,40]" in program) != gpu
-
-
-def test_a_processor_is_known_by_what_linux_says_of_it(tmp_path, monkeypatch):
-    file = tmp_path / "cpuinfo"
-    monkeypatch.setattr(dots, "_PROCESSOR", file)
-    for text, has in (("flags : fpu amx_bf16 amx_tile", True), ("flags : fpu avx512f", False), (None, False)):
-        file.unlink(missing_ok=True)
-        if text is not None:
-            file.write_text(text, encoding="utf-8")
-        dots.processor_features.cache_clear()
-        assert dots._has_unit() is has
-    dots.processor_features.cache_clear()

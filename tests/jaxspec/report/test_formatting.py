@@ -1,30 +1,12 @@
 import pytest
 
-from jaxspec.report.formatting import fixed, knobs_in_words, quantity, three_digits, times
-from jaxspec.studies.scale.view import seconds
+from jaxspec.report.formatting import fixed, knobs_in_words, quantity, times
 
 
 def test_unknown_numbers_are_said_to_be_unknown():
     assert (
         fixed(None, 2) == times(None) == knobs_in_words(None, "kv") == knobs_in_words({"kv_prune": []}, "kv") == "n/a"
     )
-
-
-def test_digits():
-    assert fixed(5.256, 2) == "5.26"
-    assert times(2.333) == "2.33x"
-    numbers = (None, 0.0, 1.234e-7, 0.0012345, 12.345, 999.4, 999.6, 123456.7)
-    assert [three_digits(number) for number in numbers] == [
-        "n/a",
-        "0",
-        "1.23e-07",
-        "0.00123",
-        "12.3",
-        "999",
-        "1,000",
-        "123,457",
-    ]
-    assert seconds(0.9997) == "1,000 ms"
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,10 @@ import re
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from made_results import read
-from what_is_shown import NUMBER, WIDTHS, numbers_are_whole, printed
+from what_is_shown import NUMBER, WIDTHS, numbers_are_whole
 
 import jaxspec.report.terminal as terminal
-from jaxspec.report.configurations import tables as tables_of
-from jaxspec.report.terminal import Table, fold, say, show
-
-
-def tables(entries):
-    return tables_of([read(entry) for entry in entries])
-
+from jaxspec.report.terminal import Table, fold, show
 
 WORDS = st.text(st.sampled_from("abcXYZ_./-()"), min_size=1, max_size=30)
 NUMBERS = st.one_of(
@@ -78,25 +71,6 @@ def test_a_pipe_has_no_width_unless_told(monkeypatch, capsys):
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 60
     assert out.count("1.00019") == 1
-
-
-def test_brackets_and_colons_are_no_markup(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "80")
-    table = Table("[bold]a[/bold] :smile:", "[b]")
-    table.add_column("[red]")
-    table.add_row("[link=x]y[/link]")
-    show(table)
-    say("file [1].jspk :warning:")
-    out = capsys.readouterr().out
-    for text in ("[bold]a[/bold] :smile:", "[b]", "[red]", "[link=x]y[/link]", "file [1].jspk :warning:"):
-        assert text in out
-
-
-def test_tables_of_tune_and_evaluate_at_every_width(make_entry):
-    entries = [make_entry(), make_entry(device="jetson-agx-orin", pays=False)]
-    for table in tables(entries):
-        numbers_are_whole(table)
-    assert printed(tables(entries)[0], 60).count("tuned") == 2
 
 
 @pytest.mark.study(3)

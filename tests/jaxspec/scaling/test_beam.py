@@ -81,8 +81,3 @@ def test_the_greedy_search_is_one_text(params):
     )
     for text in beams.texts():
         assert text.tolist() == wanted.tokens[0, : len(text)].tolist()
-
-
-def test_a_search_without_beams():
-    with pytest.raises(ValueError, match="beams is 0"):
-        BeamSearch(beams=0, expansions=1, steps=1, step_tokens=1, num_tokens=1)

@@ -8,8 +8,6 @@ import pytest
 from jaxspec.scaling import (
     best_of_n,
     best_of_n_rate,
-    longest_of_batch,
-    longest_of_n,
     majority_answer,
     majority_rate,
     pass_at_n,
@@ -75,26 +73,3 @@ def test_choosing():
     assert majority_answer([None]) is None
     with pytest.raises(ValueError, match="no sample"):
         best_of_n(np.array([]))
-
-
-@pytest.mark.parametrize("n", [0, 8])
-def test_more_than_there_are(found, n):
-    with pytest.raises(ValueError, match=f"n is {n}"):
-        pass_at_n(found[1], n)
-    with pytest.raises(ValueError, match=f"n is {n}"):
-        best_of_n_rate(found[0], found[1], n)
-
-
-LENGTHS = np.array([[3, 1, 4, 1, 5, 9, 2], [6, 5, 3, 5, 8, 9, 7], [2, 2, 2, 2, 2, 2, 2]])
-
-
-@pytest.mark.parametrize("n", [1, 2, 5, SAMPLES])
-def test_the_longest_of_n(n):
-    wanted = [np.mean([max(subset) for subset in itertools.combinations(row, n)]) for row in LENGTHS.tolist()]
-    np.testing.assert_allclose(longest_of_n(LENGTHS, n), wanted)
-    assert longest_of_batch(LENGTHS, n, 1) == pytest.approx(np.mean(wanted))
-    subsets = [max(subset) for row in LENGTHS.tolist() for subset in itertools.combinations(row, n)]
-    pairs = [max(pair) for pair in itertools.product(subsets, repeat=2)]
-    assert longest_of_batch(LENGTHS, n, 2) == pytest.approx(np.mean(pairs))
-    with pytest.raises(ValueError, match="n is 8"):
-        longest_of_n(LENGTHS, 8)

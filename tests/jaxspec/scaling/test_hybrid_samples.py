@@ -27,7 +27,7 @@ CONFIG = DecoderConfig(
 PROMPT = np.array([3, 1, 4, 1, 5], np.int32)
 
 
-@pytest.mark.network(1)
+@pytest.mark.network
 @pytest.mark.parametrize("prompt", [PROMPT, PROMPT[:1]], ids=["prompt", "one token"])
 def test_samples_are_as_likely_as_the_network_says_of_their_texts(prompt, random_network):
     params = random_network(CONFIG, 5, sharpness=2.0)

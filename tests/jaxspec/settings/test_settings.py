@@ -81,13 +81,6 @@ def test_python_gets_the_checks_of_the_command_line(kind, name, found, annotatio
         assert got == ((whole,) if many else whole)
 
 
-@pytest.mark.parametrize(("name", "value"), [("top_k", 3), ("top_p", 0.75)])
-def test_filters_of_sampling_need_a_temperature(name, value):
-    with pytest.raises(InputError, match=f"{name} would have no effect: greedy decoding"):
-        TuneConfig(**{name: value})
-    assert getattr(TuneConfig(temperature=1, **{name: value}), name) == value
-
-
 def test_no_way_round_the_checks():
     good = TuneConfig()
     for make in (
@@ -218,13 +211,6 @@ CONFLICTS = [
 def test_settings_without_effect_are_refused(kind, settings, unread):
     with pytest.raises(InputError, match=f"^{unread} would have no effect: .*; leave one of them out$"):
         kind(**settings)
-
-
-def test_a_flag_of_the_default_counts_as_given_and_a_written_configuration_does_not():
-    written = {"knobs": "r.json", "weight_prune": 0.4}
-    assert build_config(EvaluateConfig, written).weight_prune == 0.4
-    with pytest.raises(InputError, match="weight_prune would have no effect"):
-        build_config(EvaluateConfig, written, given=["weight_prune"])
 
 
 def test_limits_and_defaults_of_knobs_are_those_of_the_registry():

@@ -1,7 +1,6 @@
 import itertools
 from functools import partial
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -13,11 +12,9 @@ from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward, forward_text
 from jaxspec.models.kv_cache import CachedKV, empty_cache, write_cache
-from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.acceptance import TargetText, all_starts, block_pass
 from jaxspec.speculate.predicted_cycles import expected_cycles
-from jaxspec.speculate.proof import continuation_length
-from jaxspec.speculate.sampling import GREEDY, SAMPLING, Decoding
+from jaxspec.speculate.sampling import Decoding
 
 pytestmark = pytest.mark.network
 
@@ -167,45 +164,6 @@ def test_all_starts_stand_in_the_order_of_the_text(jit, target, draft, texts, ru
     assert np.all((np.asarray(survival) >= 0) & (np.asarray(survival) <= 1))
 
 
-def test_the_targets_own_text_gives_certainty(jit, target, texts):
-    text, _ = texts[True]
-    exact = jit(lambda: forward_text(target, CONFIG, text.tokens[:, :-1], kv_codec=round_kv).cache)()
-    result = jit(partial(block_pass, config=CONFIG, block=3, decoding=GREEDY))(
-        target, text=text, draft_cache=exact, target=target, offset=jnp.asarray(1)
-    )
-    np.testing.assert_array_equal(result.survival, 1)
-    np.testing.assert_array_equal(result.survival_on_text, 1)
-    assert np.max(np.abs(result.kl)) < 1e-3  # but for the rounding of the target's KV, which the draft's own has not
-
-
-def test_a_text_shorter_than_two_blocks_is_refused(draft, texts):
-    text, cache = texts[False]
-    with pytest.raises(ValueError, match="14 queries hold no block of 8"):
-        block_pass(draft, CONFIG, text, cache, target=draft, offset=0, block=8)
-
-
-@pytest.mark.parametrize("output_tokens", [1, 4, 7, 64])
-def test_continuations_are_long_enough_for_the_longest_draft(output_tokens):
-    # One query more than the continuation would do, as the last token of the prompt is a root too; two blocks are needed.
-    text = continuation_length(output_tokens)
-    assert text // MAX_DRAFT_LENGTH - 1 >= 1
-    assert text >= output_tokens + MAX_DRAFT_LENGTH
-
-
-def test_the_offset_may_change_without_compiling_again(draft, texts):
-    traces, (text, cache) = [], texts[False]
-
-    @jax.jit
-    def measure(offset, temperature):
-        traces.append(offset)
-        decoding = SAMPLING.replace(temperature=temperature)
-        return block_pass(draft, CONFIG, text, cache, target=draft, offset=offset, block=2, decoding=decoding)
-
-    for offset, temperature in ((0, 1.0), (1, 0.3)):
-        measure(jnp.asarray(offset), jnp.asarray(temperature))
-    assert len(traces) == 1
-
-
 # --- Renewal of cycles -------------------------------------------------------------------------------------------------
 
 
@@ -246,54 +204,3 @@ def test_expected_cycles_by_following_every_path(draft_length, num_tokens):
         np.testing.assert_allclose(result.cycles[b], sum(p * len(starts) for p, starts in paths))
         accepted = sum(p * survival[b, starts, :draft_length].sum(axis=0) for p, starts in paths)
         np.testing.assert_allclose(result.survival[b], accepted)
-
-
-def test_expected_cycles_without_acceptance_and_with_certainty():
-    np.testing.assert_array_equal(expected_cycles(jnp.zeros((2, 9, 4)), 3, 7).cycles, 7)
-    np.testing.assert_array_equal(expected_cycles(jnp.ones((2, 9, 4)), 3, 7).cycles, 2)
-    np.testing.assert_array_equal(expected_cycles(jnp.ones((2, 9, 4)), 3, 9).cycles, 3)
-
-
-def test_a_text_with_fewer_starts_than_tokens_is_refused():
-    with pytest.raises(ValueError, match="6 starts cannot tell about 7 tokens"):
-        expected_cycles(jnp.ones((1, 6, 3)), 2, 7)
-
-
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("concentration", [0.3, 1.0])
-def test_cycles_given_the_text_are_right_on_average(concentration):
-    """Sampled decoding with random tables: the mean over all texts is the expectation by the rules, exactly."""
-    vocab, draft_length, num_tokens = 3, 2, 4
-    length = num_tokens + draft_length
-    rng = np.random.default_rng(int(10 * concentration))
-    target, draft = (
-        [rng.dirichlet(np.full(vocab, concentration), size=(vocab,) * n) for n in range(length)] for _ in range(2)
-    )
-
-    # By the rules: mass[k] is the probability of each prefix with k drafts left in its cycle; k = 2 starts a new one.
-    mass, cycles = [0.0, 0.0, np.ones(())], 0.0
-    for p, q in zip(target[:num_tokens], draft):
-        cycles += mass[draft_length].sum()
-        overlap = np.minimum(p, q)
-        refused = 1 - overlap.sum(axis=-1, keepdims=True)
-        residual = np.maximum(p - q, 0) / np.maximum(p - q, 0).sum(axis=-1, keepdims=True)
-        fresh = np.asarray(mass[0])[..., None] * p
-        for left in (1, 2):
-            fresh = fresh + np.asarray(mass[left])[..., None] * refused * residual
-        mass = [np.asarray(mass[left])[..., None] * overlap for left in (1, 2)] + [fresh]
-
-    # By texts: what a pass over each of them says, weighted with its probability.
-    texts = np.array(list(itertools.product(range(vocab), repeat=length)))
-    place = lambda tables, n: np.broadcast_to(tables[n][tuple(texts[:, :n].T)], (len(texts), vocab))
-    at_token = lambda tables, n: np.take_along_axis(place(tables, n), texts[:, n : n + 1], axis=1)[:, 0]
-    weight = np.prod([at_token(target, n) for n in range(length)], axis=0)
-    step = np.stack([np.minimum(at_token(draft, n) / at_token(target, n), 1) for n in range(length)], axis=1)
-    overlap = [np.minimum(place(target, n), place(draft, n)).sum(axis=1) for n in range(length)]
-    on_text = np.stack([[step[:, n], step[:, n] * step[:, n + 1]] for n in range(num_tokens)]).transpose(2, 0, 1)
-    mean = lambda survival: np.dot(weight, expected_cycles(jnp.asarray(survival), draft_length, num_tokens).cycles)
-    np.testing.assert_allclose(mean(on_text), cycles, rtol=1e-12)
-
-    # The less noisy survival has the same mean at each start, but not along a text.
-    smooth = np.stack([[overlap[n], step[:, n] * overlap[n + 1]] for n in range(num_tokens)]).transpose(2, 0, 1)
-    np.testing.assert_allclose(np.einsum("t,tsd->sd", weight, smooth), np.einsum("t,tsd->sd", weight, on_text))
-    assert abs(mean(smooth) - cycles) > 1e-3

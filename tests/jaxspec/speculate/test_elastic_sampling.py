@@ -105,12 +105,6 @@ def sample(jit, pair):
     return run
 
 
-def test_sampled_texts_have_the_targets_distribution(sample, text_probability):
-    result = sample()
-    assert chi_square(result.tokens, text_probability, cells=30) > 1e-4
-    assert 1.1 < np.mean(result.cycles) < 2.9  # neither always nor never accepted
-
-
 def test_probabilities_of_another_pool_are_noticed(monkeypatch, sample, text_probability):
     verify = loop.verify_tree
 

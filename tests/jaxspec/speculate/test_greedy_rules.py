@@ -45,14 +45,3 @@ def test_it_is_the_general_rule(both, name):
     deepest = max(map(len, paths), default=0)
     # Chance alone agrees five times in a row about once in 1000.
     assert set(found.accepted.tolist()) >= set(range(min(deepest, 3) + 1))
-
-
-def test_without_room_for_nodes_it_is_the_targets_token():
-    found = verify_greedily(
-        autoregressive_tree(chain_limits(1)),
-        jnp.array([3]),
-        jnp.zeros((1, 1), jnp.int32),
-        jnp.ones((1, 1), bool),
-        depths=0,
-    )
-    assert (int(found.accepted), found.path.shape, int(found.next_token)) == (0, (0,), 3)

@@ -25,11 +25,6 @@ def test_counts_by_hand():
     np.testing.assert_array_equal(counts, [[[1, 0, 1.5, 0.5]]])
 
 
-def test_recency_by_hand():
-    np.testing.assert_allclose(recency(jnp.asarray([3, 1, 0]), 3, 0.5), [[0.25, 0.5, 1], [1, 0, 0], [0, 0, 0]])
-    np.testing.assert_allclose(faded(jnp.asarray([0, 3]), 0.5), [1, 0.125])
-
-
 @pytest.mark.network
 def test_hotness_along_a_text_is_that_of_window_after_window():
     along = hotness_before(CHOSEN, 5, 0.7)
@@ -40,12 +35,3 @@ def test_hotness_along_a_text_is_that_of_window_after_window():
         heard = count_choices(CHOSEN[:, start : start + places], recency(valid, places, 0.7), 5)
         hotness = faded(valid, 0.7)[None, :, None] * hotness + heard
     np.testing.assert_allclose(along[:, :, 8], hotness, rtol=1e-5, atol=1e-6)
-
-
-def test_sequences_share_in_groups_and_the_last_may_be_smaller():
-    hotness = jnp.asarray(RNG.random((2, 5, 4, 3)), jnp.float32)
-    together = shared_hotness(hotness, 2)
-    np.testing.assert_allclose(together[:, 0], hotness[:, 0] + hotness[:, 1], rtol=1e-6)
-    np.testing.assert_array_equal(together[:, 2], together[:, 3])
-    np.testing.assert_array_equal(together[:, 4], hotness[:, 4])
-    np.testing.assert_array_equal(shared_hotness(hotness, 1), hotness)

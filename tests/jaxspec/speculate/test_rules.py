@@ -144,13 +144,6 @@ def test_rules_by_hand():
     np.testing.assert_allclose(residual_distribution(p, jnp.zeros(4)), p, rtol=1e-6)
 
 
-def test_token_distribution_by_hand():
-    logits = jnp.log(jnp.array([1.0, 4.0, 9.0]))
-    np.testing.assert_allclose(token_distribution(logits, Decoding(False, 1.0)), np.array([1, 4, 9]) / 14, rtol=1e-6)
-    np.testing.assert_allclose(token_distribution(logits, Decoding(False, 2.0)), np.array([1, 2, 3]) / 6, rtol=1e-6)
-    np.testing.assert_array_equal(token_distribution(jnp.array([1.0, 3.0, 3.0]), Decoding(True, 0.1)), [0, 1, 0])
-
-
 def test_verdicts_by_hand():
     # Two drafted tokens: token 1 passes where u < 0.25 / 0.5, token 0 where u < 0.3 / 0.4; the third place is the bonus.
     p = jnp.array([[0.5, 0.25, 0.25], [0.3, 0.1, 0.6], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0]])

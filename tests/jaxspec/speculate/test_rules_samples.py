@@ -95,19 +95,3 @@ def test_verification_is_that_of_the_rules_step_by_step(jit):
         assert np.max(verdict.accepted) <= length
         seen |= set(np.asarray(verdict.accepted).tolist())
     assert seen == {0, 1, 2, 3}
-
-
-def test_draft_length_is_no_reason_to_compile_again():
-    traces = []
-
-    @jax.jit
-    def verify(*arguments):
-        traces.append(arguments)
-        return verify_chain(*arguments)
-
-    rows = jnp.full((3, 2), 0.5)
-    for length in (0, 1, 2):
-        verify(
-            rows, rows, jnp.zeros(3, jnp.int32), jnp.asarray(length), jnp.full(3, 0.1 * length), jax.random.key(length)
-        )
-    assert len(traces) == 1

@@ -44,17 +44,6 @@ def test_top_p_keeps_the_token_that_crosses_the_mass():
     np.testing.assert_array_equal(chances(top_k=2, top_p=0.6), [0, 1, 0, 0, 0])
 
 
-def test_the_temperature_comes_first():
-    # At temperature 2: square roots. 2/(1 + 2 + √2 + √2 + 1) = 0.29 of the mass at first.
-    root = np.sqrt([0.1, 0.4, 0.2, 0.2, 0.1])
-    kept = np.where([0, 1, 1, 0, 0], root, 0)
-    np.testing.assert_allclose(chances(temperature=2.0, top_p=0.3), kept / kept.sum(), rtol=1e-5)
-
-
-def test_tokens_are_sorted_by_logits_though_their_chances_vanish():
-    np.testing.assert_array_equal(chances(jnp.array([-300.0, 0.0, -200.0]), top_k=2), [0, 1, 0])
-
-
 def test_filters_that_keep_all_tokens_change_no_bit():
     logits = jnp.asarray(np.random.default_rng(0).standard_normal((7, 40)), jnp.float32)
     plain = token_distribution(logits, SAMPLING)

@@ -1,14 +1,13 @@
 """Rotations that depend on a text's length: what is measured along a text is what decoding it token by token finds."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.rope import DynamicScaling, text_lengths
+from jaxspec.models.rope import DynamicScaling
 from jaxspec.speculate import (
     GREEDY,
     continuation_length,
@@ -58,12 +57,6 @@ def text(networks):
     target, near = networks
     longer = ASKED._replace(num_tokens=ROOM)
     return decode_chains(target, CONFIG, self_draft(CONFIG, near, KNOBS), longer, 0, room=ROOM)
-
-
-def test_prompt_and_later_tokens_rotate_by_their_lengths():
-    positions = jnp.array([[0, 1, 2, 3, 4], [0, 1, 2, 3, 4]])
-    found = text_lengths(positions, jnp.array([3, 1]))
-    np.testing.assert_array_equal(found, [[3, 3, 3, 4, 5], [1, 2, 3, 4, 5]])
 
 
 def test_predicted_cycles_are_the_counted_ones(networks, text):

@@ -141,21 +141,6 @@ def test_greedy_output_is_the_autoregressive_one_for_any_tree(run, autoregressiv
 
 
 @pytest.mark.network
-def test_the_target_as_its_own_draft_accepts_the_whole_trunk(run):
-    for length in (1, 3, 5):
-        result = run("itself", padded(tree_from_paths(chain_paths(length))))
-        np.testing.assert_array_equal(result.cycles, -(-TOKENS // (length + 1)))
-
-
-@pytest.mark.network
-def test_better_drafts_and_larger_trees_need_fewer_cycles(run):
-    cycles = lambda name, paths: int(np.sum(run(name, padded(tree_from_paths(paths))).cycles))
-    chain_like = chain_like_paths(20)
-    assert cycles("itself", chain_like) < cycles("near", chain_like) < cycles("random", chain_like)
-    assert cycles("near", chain_like) < cycles("near", chain_paths(1)) < 3 * TOKENS
-
-
-@pytest.mark.network
 def test_a_chain_is_the_same_within_wider_limits(target, drafts, run):
     # With limits of its own, of one candidate and without any branch, nothing is gathered.
     draft, params = drafts["near"]
@@ -214,24 +199,6 @@ def test_dynamic_trees_of_odd_shapes(run, autoregressive, dynamic):
     result = run("lookup", dynamic)
     same_text(result, autoregressive)
     assert not np.any(np.asarray(result.accepted_at)[:, dynamic.depth :])
-
-
-@pytest.mark.network
-def test_dynamic_trees_take_the_precision_of_the_draft(target, drafts, x64):
-    draft, params = drafts["near"]
-    decode_growing = functools.partial(decode, draft=draft, config=CONFIG, num_tokens=3)
-    with jax.numpy_dtype_promotion("standard"):  # numbers of 64 bits meet those of 32
-        shapes = jax.eval_shape(
-            lambda *given: decode_growing(*given, GROWING, SEED, GREEDILY), target, params, PROMPTS, IDS
-        )
-    assert shapes.margin.dtype == jnp.float32
-
-
-def test_dynamic_trees_beyond_their_candidates():
-    with pytest.raises(ValueError, match="give 9 candidates at most"):
-        DynamicTree(nodes=10, depth=2, branches=3, frontier=2)
-    with pytest.raises(ValueError, match="depth is 0"):
-        DynamicTree(nodes=1, depth=0)
 
 
 @pytest.mark.network

@@ -9,8 +9,8 @@ from long_runs import optimized_jit
 from scipy import stats
 
 from jaxspec.speculate import tree_rules
-from jaxspec.speculate.tree_rules import candidate_law, nodes_by_rank, sample_candidates, sibling_chances, verify_tree
-from jaxspec.trees import PADDING, k_ary_paths, pad_tree, tree_from_parents, tree_from_paths, tree_paths
+from jaxspec.speculate.tree_rules import sample_candidates, sibling_chances, verify_tree
+from jaxspec.trees import k_ary_paths, tree_from_paths, tree_paths
 
 VOCAB, RANKS, DEPTH = 4, 3, 3
 TREES = {
@@ -179,15 +179,6 @@ def test_chances_worked_by_hand():
     np.testing.assert_allclose(found.residual, [0, 1, 0], atol=1e-6)
 
 
-def test_law_of_candidates():
-    q = jnp.array([0.1, 0.2, 0.0, 0.7])
-    order = jnp.array([3, 1, 0, 2])
-    np.testing.assert_allclose(candidate_law(q, order, 0, 4), q)
-    np.testing.assert_allclose(candidate_law(q, order, 1, 4), [1 / 3, 2 / 3, 0, 0], rtol=1e-6)
-    np.testing.assert_allclose(candidate_law(q, order, 3, 4), [0, 0, 1, 0])  # nothing is left: certain
-    np.testing.assert_allclose(candidate_law(None, order, 1, 4), [0, 1, 0, 0])
-
-
 def test_candidates_are_sampled_without_replacement():
     q = np.array([0.55, 0.05, 0.3, 0.1])
     drawn = np.asarray(
@@ -200,14 +191,6 @@ def test_candidates_are_sampled_without_replacement():
     # Fewer tokens than candidates: the first of the others follow.
     few = sample_candidates(jnp.array([[0.0, 0.0, 1.0, 0.0]]), jax.random.key(0), 3)
     np.testing.assert_array_equal(few, [[2, 0, 1]])
-
-
-def test_nodes_by_rank():
-    tree = pad_tree(tree_from_parents([-1, 0, -1, 0], rank=[2, 0, 0, 1]), size=6)
-    none = PADDING
-    np.testing.assert_array_equal(
-        nodes_by_rank(tree, 3), [[2, none, 0], [1, 3, none], [none] * 3, [none] * 3, [none] * 3, [none] * 3, [none] * 3]
-    )
 
 
 # --- Whole verifications, a million of them ------------------------------------------------------------------------------

@@ -13,29 +13,14 @@ from jaxspec.models.decoder import forward_text
 from jaxspec.speculate import loop
 from jaxspec.speculate.drafts import SelfDraft, SelfDraftParams
 from jaxspec.speculate.dynamic_tree import DynamicTree
-from jaxspec.speculate.expansion import TreeLimits, in_levels, propose, tree_limits
+from jaxspec.speculate.expansion import TreeLimits, in_levels, tree_limits
 from jaxspec.speculate.loop import LoopForm, Request
-from jaxspec.speculate.measured_ranks import rank_of
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees import PADDING, pad_tree, tree_from_parents, tree_from_paths, tree_paths
 
 pytestmark = pytest.mark.network
 
 SAMPLED = Decoding(greedy=False, temperature=np.float32(1.0)).for_program()
-
-
-def test_candidates_are_ranked_by_logits_at_ties():
-    logits = jnp.array([[[1e-3, 1e-3 + 2e-9, 5.0, -1.0]]])
-    proposed = propose(logits, None, SAMPLED, count=4, law="top").tokens[0, 0]
-    for rank, token in enumerate(np.asarray(proposed)):
-        assert int(rank_of(logits[0], jnp.array([token]))[0]) == rank
-
-
-def test_rank_breaks_ties_as_top_k_does():
-    logits = jnp.array([[0.5, 2.0, 0.5, 2.0, -1.0]])
-    order = np.asarray(jax.lax.top_k(logits, 5)[1])[0]
-    for rank, token in enumerate(order):
-        assert int(rank_of(logits, jnp.array([token]))[0]) == rank
 
 
 def test_levels_put_inner_nodes_first():

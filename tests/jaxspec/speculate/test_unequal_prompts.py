@@ -9,8 +9,6 @@ from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import DecoderConfig
 from jaxspec.speculate import (
     GREEDY,
-    Decoding,
-    acceptance_rates,
     continuation_length,
     count_mismatches,
     decode_chains,
@@ -19,7 +17,7 @@ from jaxspec.speculate import (
     record_ranks,
     tree_limits,
 )
-from jaxspec.speculate.chunks import CHUNK, Prompts, ends_of, generated_tokens, padded
+from jaxspec.speculate.chunks import Prompts, ends_of, generated_tokens, padded
 from jaxspec.speculate.drafts import self_draft
 from jaxspec.speculate.proof import continue_texts
 from jaxspec.trees import cycles_along_text, tree_from_paths
@@ -159,40 +157,6 @@ def test_ranks_tell_every_cycle_of_a_tree(target, draft, chains, stop, stopping)
     np.testing.assert_array_equal(told.generated, counted["generated"])
     np.testing.assert_array_equal(told.accepted, counted["accepted_nodes"])
     assert np.sum(counted["accepted_nodes"]) > 3
-
-
-def test_a_token_that_stops_the_text_is_no_trial_of_the_next():
-    # Four cycles: two accept both tokens, one accepts the first, which stops the text, one accepts none.
-    counts = {"accepted_at": np.array([[3, 2]]), "ended_at": np.array([[1, 0]]), "cycles": np.array([4])}
-    found = acceptance_rates(**counts, draft_length=2)
-    assert found["conditional"] == [3 / 4, 2 / 2]
-    assert found["alpha_token"] == 5 / 6
-    assert found["alpha_fraction"] == 5 / 8
-
-
-def test_draws_do_not_depend_on_the_chunk(target, draft):
-    # One prompt many times: texts differ by their draws alone, and no two prompts of two chunks share those.
-    count, sampled = CHUNK + 6, {"decoding": Decoding(greedy=False, temperature=2.0), "seed": 0}
-    prompts = np.repeat(TEXTS[0][None], count, axis=0)
-    found = decode_chains(target, CONFIG, draft, Prompts(prompts, num_tokens=TOKENS, **sampled), LENGTH, room=ROOM)
-    new = generated_tokens(found["tokens"], np.full(count, 6), found["generated"], TOKENS)
-    assert len({tuple(text) for text in new}) == count
-
-
-def test_differences_at_near_ties_count_on_a_cpu_alone(monkeypatch):
-    generated = np.array([3, 3, 3])
-    ours = {"tokens": np.array([[5, 1, 2, 3]] * 3), "generated": generated}
-    theirs = {"tokens": np.array([[5, 1, 2, 4], [5, 1, 9, 3], [5, 8, 9, 3]]), "generated": generated}
-    # Of each text the middle token is a near tie: behind the first text's difference, at the second's, before the third's.
-    margin = np.array([[np.inf, 0.5, 5e-4, 0.5]] * 3)
-    counted = count_mismatches(ours | {"margin": margin}, theirs | {"margin": margin + 1e-3}, 1, 3)
-    assert (counted["mismatches"], counted["ties"], counted["tokens"]) == (4, 0, 9)
-    assert counted["smallest_margin"] == 5e-4
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    elsewhere = count_mismatches(ours | {"margin": margin}, theirs | {"margin": margin + 1e-3}, 1, 3)
-    assert (elsewhere["mismatches"], elsewhere["ties"]) == (3, 1)
-    ended = ours | {"margin": margin, "generated": np.array([3, 1, 3])}  # where the other goes on: no tie explains that
-    assert count_mismatches(ended, ours | {"margin": margin}, 1, 3)["mismatches"] == 2
 
 
 @pytest.mark.parametrize(

@@ -1,27 +1,18 @@
 """A machine of which whole cycles alone were held out: its cycles have intervals in every command, and its steps have none."""
 
-import math
-from statistics import NormalDist
-
-import numpy as np
 import pytest
 
 from hwmodels import Case, DraftCost, Workload, catalog, price_steps, uniform_footprint
 from hwmodels.network.operators import prefill_step
 from jaxspec.results import measured, predicted
 from jaxspec.settings import build_config
-from jaxspec.studies import ScaleConfig, ServeConfig, serve
+from jaxspec.studies import ScaleConfig
 from jaxspec.studies.engine_pricing import engine_terms
-from jaxspec.studies.headline_intervals import CYCLES_ALONE
 from jaxspec.studies.scale.planning import exchange_rows
 from jaxspec.studies.scale.result import PlanRow
-from jaxspec.studies.sweep.config import SweepConfig
-from jaxspec.studies.sweep.grid import plan_sweep
-from jaxspec.studies.sweep.run import _intervals_in_words
 
 pytestmark = pytest.mark.study
 
-SCATTER = math.log(1.25) / NormalDist().inv_cdf(0.95)
 REACH = 1.25
 
 NUMBERS = {
@@ -66,49 +57,6 @@ def machine(tmp_path_factory):
     path = tmp_path_factory.mktemp("machine") / "machine.toml"
     path.write_text("\n".join(lines) + HELD_OUT, encoding="utf-8")
     return str(path)
-
-
-def test_a_queue_has_intervals_where_it_drafts(machine, tmp_path):
-    settings = {"architecture": "embedded", "scheme": "bf16", "draft_architecture": "embedded-small", "acceptance": 0.9}
-    settings |= {"requests": 20, "prompt_tokens": 30, "output_tokens": 12, "max_batch": 2, "chunk_tokens": 64}
-    settings |= {"draft_length": 1, "rates": (0.01,), "device": machine, "engine": "jax"}
-    ((result,), _) = serve(build_config(ServeConfig, settings), out=str(tmp_path / "served"))
-    rows = {row.decoding: row for row in result.rows}
-    assert rows["autoregressive"].intervals is None
-    # Each request is alone, and all of its cycles err together.
-    fixed = rows["fixed"]
-    ends = fixed.intervals.tpot_p50_s
-    assert ends.low.known == pytest.approx(fixed.tpot_p50_s.known / REACH, rel=1e-3)
-    assert ends.high.known == pytest.approx(fixed.tpot_p50_s.known * REACH, rel=1e-3)
-    assert "the scatter of the engine's cycles" in result.interval_statement
-    assert "kernels" not in result.interval_statement
-    assert CYCLES_ALONE in result.notes
-
-
-def sweep_of(machine, engine):
-    return plan_sweep(
-        SweepConfig(
-            axes={"acceptance.alpha_token": [0.0, 1.0]},
-            set={"footprint.draft_weight_bits": 1.0},
-            scheme="bf16",
-            architecture=("qwen2.5-0.5b",),
-            device=(machine,),
-            engine=engine,
-            max_draft_length=1,
-        )
-    ).grid
-
-
-def test_points_of_a_sweep_have_intervals_where_they_draft(machine):
-    grid = sweep_of(machine, "jax")
-    assert grid.scatters == (pytest.approx(SCATTER, rel=1e-4),)
-    assert _intervals_in_words(grid).startswith("90 % intervals, including the scatter of the engine's cycles; ")
-    found = next(grid.columns(range(1)))
-    assert found["draft_length"].tolist() == [0, 1]
-    np.testing.assert_allclose(found["cycle_s_low"], [np.nan, found["cycle_s"][1] / REACH], rtol=1e-4)
-    np.testing.assert_allclose(found["tokens_per_s_high"], [np.nan, found["tokens_per_s"][1] * REACH], rtol=1e-4)
-    assert np.isnan(found["ar_stored_s_high"]).all()  # nobody measured how far a step errs
-    assert not sweep_of(machine, None).has_intervals
 
 
 def test_answers_have_intervals_where_they_draft(machine):

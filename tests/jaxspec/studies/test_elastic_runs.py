@@ -71,7 +71,7 @@ def run_of(mixture, some_text, small, tmp_path_factory):
     return run
 
 
-@pytest.mark.study(1)
+@pytest.mark.study
 @pytest.mark.parametrize("batch", RUNS)
 def test_a_mixture_decodes_as_its_target_and_as_foretold(run_of, batch):
     _, found = run_of(batch)

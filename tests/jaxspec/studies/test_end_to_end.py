@@ -53,7 +53,8 @@ STATUSES = {
 
 @pytest.fixture(scope="module")
 def config(tiny_model, some_text, small):
-    settings = {"model": str(tiny_model), "text": str(some_text), "device": "rtx-4090,cassandra-npu", "j_grid": True}
+    # Devices of one structure share all programs.
+    settings = {"model": str(tiny_model), "text": str(some_text), "device": "rtx-4090,jetson-agx-orin", "j_grid": True}
     return build_config(TuneConfig, small, settings)
 
 
@@ -67,7 +68,7 @@ def finished(config, tmp_path_factory):
 
 def test_one_entry_per_device_with_every_promised_field(finished, config):
     entries, path = finished
-    assert [entry["device"] for entry in entries] == ["rtx-4090", "cassandra-npu"]
+    assert [entry["device"] for entry in entries] == ["rtx-4090", "jetson-agx-orin"]
     assert json.loads((path / "result.json").read_text()) == entries
     for entry in entries:
         assert set(entry["configurations"]) == {"default", "j_grid", "grid", "uniform", "tuned"}
@@ -96,7 +97,6 @@ def test_one_entry_per_device_with_every_promised_field(finished, config):
         assert knobs == {"default": "input"} | dict.fromkeys(("j_grid", "grid", "uniform", "tuned"), "predicted")
         assert set(entry["grid"][0]) == set(entry["status"]["grid"])
         assert entry["device_data"]["peak_flops_per_s"]["status"] == "input"
-        assert ("40 unary decoders" in " ".join(entry["assumptions"])) == (entry["device"] == "cassandra-npu")
 
 
 def test_predicted_tokens_per_cycle_are_the_counted_ones_under_greedy_decoding(finished):
@@ -131,7 +131,7 @@ def test_what_calibration_text_promised_stands_beside_what_held_out_prompts_keep
             assert found["tuned_vs_this"] == pytest.approx(speedup["tuned"] / speedup[name], rel=1e-6)
             assert found["optimism"] == pytest.approx(found["tuned_vs_this"] / ratio - 1, abs=1e-6)
     lines = optimism_lines(TuneResult.load(path / "result.json"))
-    assert [line.partition(":")[0] for line in lines] == ["rtx-4090", "cassandra-npu"]
+    assert [line.partition(":")[0] for line in lines] == ["rtx-4090", "jetson-agx-orin"]
     assert all("on the calibration text that selected it, the tuned draft is" in line for line in lines)
     page = (path / "report.html").read_text()
     assert page.count("tuned vs grid, on calibration text") == 2
@@ -159,7 +159,7 @@ def test_the_directory_holds_what_was_promised(finished, small):
     lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     # The toy's best pair prunes nothing and its best grid point does: an ascent begins at each.
     passes = dict.fromkeys(("tuned", "tuned-from-uniform"), small["steps"]) | {"uniform": small["uniform_steps"]}
-    wanted = {(device, stage): count for device in ("rtx-4090", "cassandra-npu") for stage, count in passes.items()}
+    wanted = {(device, stage): count for device in ("rtx-4090", "jetson-agx-orin") for stage, count in passes.items()}
     assert collections.Counter((line["device"], line["stage"]) for line in lines) == wanted
     judged = collections.Counter(line["stage"] for line in lines if "hard_speedup_unseen" in line)
     assert judged == {"tuned": 6, "tuned-from-uniform": 6}
@@ -171,7 +171,7 @@ def test_the_directory_holds_what_was_promised(finished, small):
             ElementTree.parse(figure)
     report = (path / "report.html").read_text()
     assert "rtx-4090" in report
-    assert "cassandra-npu" in report
+    assert "jetson-agx-orin" in report
 
 
 def test_a_finished_run_is_reprinted_without_work(finished, config, monkeypatch):

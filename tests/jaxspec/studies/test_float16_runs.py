@@ -12,12 +12,9 @@ from safetensors.numpy import load_file, save_file
 from jaxspec.compress.kv import rounded_kv, stored_kv
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
-from jaxspec.models import DecoderConfig, init_params, load_container, load_directory, load_model, save_directory
+from jaxspec.models import DecoderConfig, init_params, load_container, load_directory, save_directory
 from jaxspec.models.decoder import forward_text
-from jaxspec.models.embedded import check_model
-from jaxspec.models.layerwise import open_network
 from jaxspec.settings import build_config
-from jaxspec.speculate.drafts.container_draft import container_footprint, load_container_draft
 from jaxspec.studies import (
     EvaluateConfig,
     ExportConfig,
@@ -131,23 +128,6 @@ def test_a_tuned_draft_is_a_part_of_the_float16_target(tuned, half, tmp_path):
     assert_part_of(half, exported(tuned, tmp_path / "draft"), cuts_of(result, "tuned"))
 
 
-def test_nine_bits_can_be_cut_of_all_that_the_draft_reads(given, half, tmp_path):
-    result = given[0][0]
-    assert result.lossless.mismatches.value == 0
-    draft = exported(given, tmp_path / "draft")
-    cuts = cuts_of(result)
-    assert {cut for layers in cuts.values() for cut in layers} == {CUT}
-    assert_part_of(half, draft, cuts)
-    # Sign, one bit of mantissa, an exponent of at most 5 bits and its codebook of 2 values or more, bitmap, for 70 %.
-    configuration = result.plain()["configurations"]["given"]
-    assert 1 + 0.7 * (1 + 1 + 1) < configuration["bits_per_weight"] < 7
-    # A verification reads the cut bits of what is kept, and 16 bits of what is not.
-    share = 1 - 6 / 24
-    assert configuration["bits_per_kv_verify"] - configuration["bits_per_kv"] == pytest.approx(
-        share * CUT + (1 - share) * 16, rel=1e-5
-    )
-
-
 def test_a_container_gives_back_the_patterns_and_the_same_draft(given, packed, half, tmp_path):
     unpack_container(str(packed), str(tmp_path / "back"))
     original, back = (load_file(folder / "model.safetensors") for folder in (half, tmp_path / "back"))
@@ -165,39 +145,6 @@ def test_a_container_gives_back_the_patterns_and_the_same_draft(given, packed, h
                 np.asarray(read.params["layers"][name][layer]).view(np.uint16),
                 draft[f"model.layers.{layer}.{number}.weight"].view(np.uint16),
             )
-
-
-def test_a_containers_draft_reads_the_kv_cache_as_the_run_did(given, packed, half):
-    target = load_model(half)
-    assert check_model(packed).stored_dtype == load_container(packed).config.stored_dtype == "float16"
-    knobs = load_container_draft(str(packed), target).params.knobs
-    assert knobs.scheme.stored_dtype == "float16"
-    np.testing.assert_array_equal(knobs.values["kv_cut_bits"], [CUT, CUT])
-    footprint = container_footprint(str(packed), str(half))
-    kept = 0.75
-    difference = float(np.mean(footprint.target_kv_bits) - np.mean(footprint.draft_kv_bits))
-    assert difference == pytest.approx(kept * CUT + (1 - kept) * 16, rel=1e-3)
-    del given
-
-
-def test_what_a_network_is_stored_in(half, tiny_model, tmp_path):
-    assert load_directory(half).config.stored_dtype == check_model(half).stored_dtype == "float16"
-    assert open_network(half).config.stored_dtype == "float16"
-    for other in (load_directory(tiny_model), load_directory(half, dtype=jnp.float32)):
-        assert other.config.stored_dtype == "bfloat16"
-    assert load_directory(tiny_model, dtype=jnp.float16).config.stored_dtype == "float16"
-    # Norms may be wider; one matrix may not.
-    tensors = {name: np.asarray(value) for name, value in load_file(half / "model.safetensors").items()}
-    for name, expected in (("model.norm.weight", "float16"), ("lm_head.weight", "bfloat16")):
-        folder = tmp_path / expected
-        folder.mkdir()
-        (folder / "config.json").write_bytes((half / "config.json").read_bytes())
-        save_file(tensors | {name: tensors[name].astype(np.float32)}, folder / "model.safetensors")
-        assert check_model(folder).stored_dtype == load_directory(folder).config.stored_dtype == expected
-    save_file(
-        tensors | {"lm_head.weight": tensors["lm_head.weight"].astype(ml_dtypes.bfloat16)}, folder / "model.safetensors"
-    )
-    assert check_model(folder).stored_dtype == "bfloat16"
 
 
 def test_the_cache_is_float16_and_nearer_to_float32_than_bfloat16_is(half):

@@ -12,14 +12,11 @@ from jaxspec.errors import InputError
 from jaxspec.settings import build_config
 from jaxspec.settings.acceptance import AcceptanceSource
 from jaxspec.studies.advise.config import AdviseConfig
-from jaxspec.studies.advise.inputs import draft_acceptance
 from jaxspec.studies.given_acceptance import given_rates, rates_or_known, resolve_acceptance
 from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.serve.config import ServeConfig
 from jaxspec.studies.serve.run import _draft_length
-from jaxspec.studies.sweep.config import SweepConfig
-from jaxspec.studies.sweep.grid import plan_sweep
 
 #: Shares of cycles that an engine prints: 2.816 tokens per cycle, and 2.260 if they were conditional rates.
 SHARES = (0.757, 0.491, 0.303, 0.157, 0.074, 0.025, 0.009)
@@ -95,14 +92,6 @@ def test_a_server_drafts_as_many_tokens_as_its_log(log):
         ServeConfig(acceptance_cumulative=(0.9, 0.8), draft_length=3)
 
 
-def test_cycles_of_a_log_set_the_error_of_advice(log):
-    found = draft_acceptance(AdviseConfig(acceptance_log=log))
-    as_given = draft_acceptance(AdviseConfig(acceptance_cumulative=SHARES, acceptance_cycles=1000))
-    np.testing.assert_allclose(found.error, as_given.error, rtol=1e-3)
-    assert found.source.startswith("from 1 line of")
-    assert "1,000 cycles: 2.82 tokens per cycle with 7 drafted tokens" in found.source
-
-
 def test_points_take_what_engines_print_too(log):
     scheme = find_scheme("cassandra1")
     law = resolve_acceptance(AcceptanceSource(acceptance_log=log), scheme)
@@ -115,13 +104,6 @@ def test_points_take_what_engines_print_too(log):
         AcceptanceSource(alpha_token=0.5, acceptance_cumulative=SHARES)
     with pytest.raises(InputError, match="draft_length would have no effect"):
         AcceptanceSource(alpha_token=0.5, draft_length=3)
-
-
-def test_a_sweep_drafts_no_further_than_known_positions():
-    source = AcceptanceSource(acceptance_cumulative=(0.8, 0.6))
-    config = SweepConfig(axes={"workload.batch": [1, 2]}, acceptance=source, max_draft_length=4)
-    base = plan_sweep(config).grid.bases[0]["acceptance"]
-    np.testing.assert_allclose(np.exp(-base["profile"]), [0.8, 0.75, 0.0, 0.0], rtol=1e-5)
 
 
 def test_python_takes_an_acceptance_object(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 from finished_runs import write_run
 from safetensors.numpy import load_file
 
-from jaxspec.compress.knobs import checked_values, uniform_knobs
+from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.models import init_params, load_directory, save_directory
 from jaxspec.models.decoder import forward_text
@@ -25,7 +25,6 @@ from jaxspec.studies import (
     TuneConfig,
     evaluate,
     export_draft,
-    predict,
     tune,
 )
 from jaxspec.studies.export.run import open_run
@@ -112,16 +111,3 @@ def test_an_exported_draft_has_the_head_of_the_hard_draft(tiny_model, tied_model
     text = jnp.arange(12)[None]
     logits = [forward_text(params, network, text).logits for params in (expected, exported.params)]
     np.testing.assert_allclose(logits[0], logits[1], atol=1e-4)
-
-
-def test_predictions_read_the_head_at_the_schemes_width(tmp_path):
-    common = {"device": "jetson-agx-orin", "architecture": "llama-3.2-1b", "acceptance": 0.9}
-    (whole,), (cut,) = (predict(scheme=scheme, **common) for scheme in ("cassandra1", SCHEME))
-    assert whole.footprint.draft_head_bits is None
-    widths = find_scheme(SCHEME).expected_footprint(checked_values(find_scheme(SCHEME), {}))
-    assert cut.footprint.draft_head_bits.known == pytest.approx(float(widths.draft_weight_bits["lm_head"]))
-    assert cut.footprint.verify_head_bits.known == pytest.approx(float(widths.target_weight_bits["lm_head"]))
-    assert cut.footprint.draft_bits.known == whole.footprint.draft_bits.known
-    seconds = [one.operators.known["draft"]["lm_head"] for one in (whole, cut)]
-    assert seconds[1] == pytest.approx(seconds[0] * float(widths.draft_weight_bits["lm_head"]) / 16, rel=0.02)
-    assert cut.speedup_vs_bf16_ar.known > 1.3 * whole.speedup_vs_bf16_ar.known

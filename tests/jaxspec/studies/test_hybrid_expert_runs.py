@@ -1,11 +1,11 @@
 """A network with linear attention and experts: tuned, measured, and decoded without loss by chains and trees."""
 
 import pytest
-from tiny_hybrids import WITH_EXPERTS, saved, settings_of
+from tiny_hybrids import WITH_EXPERTS, saved
 
 from jaxspec.models import load_directory
 from jaxspec.settings import build_config
-from jaxspec.studies import TreeConfig, TuneConfig, search_tree, tune
+from jaxspec.studies import TuneConfig, tune
 
 pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.study]
 
@@ -27,10 +27,3 @@ def test_what_is_tuned_is_decoded_without_loss_as_it_was_measured(shared, tmp_pa
     feed_forward = {f"{part}_{kind}" for part in ("expert", "shared") for kind in ("gate", "up", "down")}
     assert set(found["knobs"]["weight_cut_bits"]) == attention | feed_forward
     assert abs(found["tokens_per_cycle_gap_in_standard_errors"]) < 3
-
-
-@pytest.mark.parametrize("scheme", ["cassandra1", "elastic"])
-def test_trees_are_lossless(scheme, shared, tmp_path):
-    config = build_config(TreeConfig, settings_of(TreeConfig, shared), {"scheme": scheme, "nodes": 4, "depth": 2})
-    result = search_tree(config, out=str(tmp_path / "run"))[0][0]
-    assert result.lossless.mismatches.value == 0

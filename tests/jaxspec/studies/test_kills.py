@@ -10,7 +10,7 @@ from finished_runs import untimed
 
 pytestmark = pytest.mark.signals
 
-KILLS = 6
+KILLS = 3
 
 
 def test_kills_change_nothing(tiny_model, some_text, small, tmp_path):

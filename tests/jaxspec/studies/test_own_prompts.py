@@ -8,7 +8,6 @@ import pytest
 
 from hwmodels import chain_cycles, read_trace
 from jaxspec.errors import InputError
-from jaxspec.report.configurations import category_table
 from jaxspec.runs import inputs
 from jaxspec.settings import build_config
 from jaxspec.speculate import acceptance_rates
@@ -87,26 +86,6 @@ def test_own_prompts_are_decoded_counted_and_predicted(settings, small, tmp_path
     np.testing.assert_array_equal(chain_cycles(trace, np.array([length]))[:, 0], cycles)
     assert trace.prompt_tokens.tolist() == sizes
     assert trace.drafters == ("given",)
-
-
-def test_prompts_are_counted_by_category(settings, tmp_path):
-    names = ("short", "long", "short", None)
-    lines = [prompt | ({"category": name} if name else {}) for prompt, name in zip(PROMPTS, names, strict=True)]
-    files = {"all.jsonl": lines, "short.jsonl": [line for line in lines if line.get("category") == "short"]}
-    results = {}
-    for name, content in files.items():
-        (tmp_path / name).write_text("".join(json.dumps(line) + "\n" for line in content))
-        results[name], _ = run(settings, tmp_path / name.removesuffix(".jsonl"), prompts=str(tmp_path / name))
-    whole, alone = (results[name].configurations["given"] for name in files)
-    assert {name: found.prompts.known for name, found in whole.by_category.items()} == {"short": 2, "long": 1}
-    ours, theirs = whole.by_category["short"], alone
-    assert ours.tokens_per_cycle_counted.known == theirs.tokens_per_cycle_counted.known
-    assert ours.alpha_token.known == theirs.acceptance.alpha_token.known
-    assert ours.tokens_per_cycle_predicted.known == pytest.approx(ours.tokens_per_cycle_counted.known, rel=1e-6)
-    assert ours.speedup_vs_bf16_ar.known == pytest.approx(theirs.speedup_vs_bf16_ar.known, rel=1e-6)
-    rows = category_table(results["all.jsonl"]).rows
-    assert [row.cells[:2] for row in rows] == [("long", "given"), ("short", "given")]
-    assert category_table(run(settings, tmp_path / "none")[0]) is None
 
 
 def test_a_tree_on_own_prompts_that_stop(settings, tmp_path):

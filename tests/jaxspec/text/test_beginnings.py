@@ -5,9 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from jaxspec.errors import InputError
 from jaxspec.models.tokenizer import ByteTokenizer, JsonTokenizer, beginning
-from jaxspec.text import load_text, windows, windows_between, without_beginning
+from jaxspec.text import load_text, without_beginning
 
 #: Put before and behind every text.
 FIRST, SECOND, LAST = 256, 257, 258
@@ -74,16 +73,3 @@ def test_every_window_begins_so_and_goes_on_with_text(tmp_path, kind):
         pieces = np.lib.stride_tricks.sliding_window_view(half, 10).tolist()
         assert all(row.tolist() in pieces for row in found[:, 2:])
     assert len(np.unique(split.calibration_windows(40, 12, 3), axis=0)) > 12  # spread, not one window again and again
-
-
-def test_no_text_is_shared_between_windows():
-    stream, begin = np.arange(1000, dtype=np.int32), (5000, 6000)
-    ours, found = (cut(stream, 9, 20, 2, beginning=begin) for cut in (windows, windows_between))
-    assert np.intersect1d(ours, found).tolist() == [5000, 6000]
-
-
-@pytest.mark.parametrize("length", [1, 2])
-def test_windows_without_text_are_refused(length):
-    for cut in (windows, windows_between):
-        with pytest.raises(InputError, match=rf"windows of {length} tokens? came; .* with 2, .* ask for 3 or more"):
-            cut(np.arange(100), 3, length, 0, beginning=(7, 8))

@@ -1,7 +1,5 @@
 """A user's text: what is no text, and what is too short, is said in one line before anything else happens."""
 
-import os
-
 import numpy as np
 import pytest
 
@@ -45,13 +43,6 @@ def test_what_cannot_be_read(tmp_path, name):
         check_text(str(tmp_path / name), (1, 1))
 
 
-def test_what_never_ends_or_ends_once_is_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    for place in (tmp_path / "pipe", "/dev/zero"):
-        with pytest.raises(InputError, match="cannot be read: it is a pipe or a device; give 'stdlib' or"):
-            check_text(str(place), (1, 1))
-
-
 def test_each_half_must_hold_its_window(tmp_path):
     path = tmp_path / "some.txt"
     path.write_text("x" * 200)
@@ -74,7 +65,3 @@ def test_halves_are_whole_characters_and_neither_is_empty(tmp_path, text):
     np.testing.assert_array_equal(
         np.concatenate([split.calibration, split.held_out]), np.frombuffer(first + second, "u1")
     )
-
-
-def test_the_snapshot_is_always_good():
-    check_text("stdlib", (10**6, 10**6))

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.optimize import curve_fit
 
-from jaxspec.errors import InputError
 from jaxspec.trees.aat_law import AATLaw, average_accepted_tokens, curve_interval, fit_aat_law, r_squared
 
 
@@ -64,37 +63,6 @@ def test_intervals_cover_as_often_as_they_say():
     assert abs(band / repeats - 0.8) < 0.113
 
 
-@pytest.mark.parametrize(
-    ("x", "tokens", "options", "words"),
-    [
-        ([2, 3], [1.5, 1.8], {}, "2 different"),
-        ([2, 3, 3], [1.5, 1.8, 1.9], {}, "2 different"),
-        ([2, 3, 4], [1.5, 1.8], {}, "shape"),
-        ([0, 3, 4], [1.5, 1.8, 2.0], {}, "below 1"),
-        ([2, 3, 4], [1.5, np.nan, 2.0], {}, "finite"),
-        ([2, 3, 4], [1.5, 1.8, 2.0], {"standard_error": [0.1, 0.0, 0.1]}, "positive"),
-        ([2, 3, 4], [1.5, 1.8, 2.0], {"standard_error": [0.1, 0.1]}, "3 of them"),
-        ([2, 3, 4], [1.5, 1.8, 2.0], {"confidence": 1.0}, "confidence"),
-        ([], [], {}, "0 different"),
-    ],
-)
-def test_bad_points_are_one_line(x, tokens, options, words):
-    with pytest.raises(InputError, match=words) as caught:
-        fit_aat_law(x, tokens, **options)
-    assert "\n" not in str(caught.value)
-
-
-def test_lengths_at_or_below_c_are_refused_on_the_host():
-    law = AATLaw(intercept=1.0, log_slope=1.0, shift=3.0)
-    with pytest.raises(InputError, match="above"):
-        r_squared(law, [3, 5], [1.0, 2.0])
-    with pytest.raises(InputError, match="points that differ"):
-        r_squared(law, [4, 5], [2.0, 2.0])
-    fit = fit_aat_law([5, 9, 20, 33], curve([5, 9, 20, 33], c=4.0))
-    with pytest.raises(InputError, match="fitted C"):
-        curve_interval(fit, [3.5, 8])
-
-
 @pytest.mark.network
 def test_gradients_in_the_length_and_in_the_law(check_gradient):
     point = {"law": AATLaw(*(jnp.asarray(v) for v in (0.7, 0.9, -1.3))), "x": jnp.asarray([1.5, 6.25, 40.0])}
@@ -102,18 +70,3 @@ def test_gradients_in_the_length_and_in_the_law(check_gradient):
     check_gradient(lambda p: jnp.sum(weight * average_accepted_tokens(p["law"], p["x"])), point)
     slope = jax.vmap(jax.grad(lambda x: average_accepted_tokens(point["law"], x)))(point["x"])
     np.testing.assert_allclose(slope, point["law"].log_slope / (point["x"] - point["law"].shift), rtol=1e-12)
-
-
-def test_batches_of_laws_under_jit_without_retracing():
-    traces = []
-
-    @jax.jit
-    def predict(law, x):
-        traces.append(None)
-        return average_accepted_tokens(law, x)
-
-    laws = AATLaw(*(jnp.asarray(v, jnp.float32)[:, None] for v in ([0.7, 1.1], [0.9, 0.5], [-1.3, 0.2])))
-    for x in (np.arange(2, 9), np.arange(3, 10)):
-        got = predict(laws, jnp.asarray(x, jnp.int32))
-        np.testing.assert_allclose(got, [curve(x), curve(x, 1.1, 0.5, 0.2)], rtol=1e-5)
-    assert len(traces) == 1

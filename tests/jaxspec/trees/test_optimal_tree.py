@@ -110,28 +110,6 @@ def test_agrees_with_greedy_growth(jit, depth, width, branching):
     check()
 
 
-def test_limits(jit):
-    solve = lambda table, **options: jit(partial(optimal_trees, **options))(table)
-    table = jnp.asarray(np.random.default_rng(5).uniform(0.1, 0.9, (6, 5)), jnp.float32)
-    free = np.asarray(solve(table, max_nodes=30).expected_tokens)
-    assert np.all(np.diff(free) > 0)
-    assert np.all(np.diff(free, 2) <= 1e-6)  # each further node is worth less
-    for options in ({"max_depth": 2}, {"max_branching": 2}):
-        bound = np.asarray(solve(table, max_nodes=30, **options).expected_tokens)
-        assert np.all(bound <= free + 1e-6)
-        assert bound[30] < free[30] - 1e-3
-    # Chains only: the best rank of every depth.
-    chain = solve(table, max_nodes=6, max_branching=1).expected_tokens
-    np.testing.assert_allclose(chain[1:], 1 + np.cumsum(np.cumprod(np.max(table, axis=1))), rtol=1e-6)
-    # Stars only: the best ranks of the first depth.
-    star = solve(table, max_nodes=5, max_depth=1).expected_tokens
-    np.testing.assert_allclose(star[1:], 1 + np.cumsum(np.sort(table[0])[::-1]), rtol=1e-6)
-    assert solve(table, max_nodes=0).expected_tokens.tolist() == [1.0]
-    nothing = solve(jnp.zeros((3, 2)), max_nodes=9)
-    assert np.all(np.asarray(nothing.expected_tokens) == 1)
-    assert [optimal_tree(nothing, n).parent.size for n in range(10)] == list(range(10))
-
-
 def test_gradient_is_that_of_the_tree_returned(gradient_check, jit, x64):
     table = jnp.asarray(np.random.default_rng(9).uniform(0.05, 0.95, (4, 3)))
     solve = partial(optimal_trees, max_nodes=12)
@@ -149,29 +127,6 @@ def test_gradient_is_that_of_the_tree_returned(gradient_check, jit, x64):
         np.testing.assert_allclose(check.gradients(at[None], (jax.nn.one_hot(n, 13),))[0], fixed, rtol=1e-12)
 
 
-def test_batches_and_traces(jit):
-    tables = jnp.asarray(np.random.default_rng(3).uniform(size=(3, 4, 3)), jnp.float32)
-    traces = []
-
-    @jit
-    @jax.vmap
-    def solve(table):
-        traces.append(None)
-        return optimal_trees(table, max_nodes=17)
-
-    batch = solve(tables)
-    solve(tables + 0.0)
-    assert len(traces) == 1
-    single = jit(partial(optimal_trees, max_nodes=17))
-    for i, table in enumerate(tables):
-        alone = single(table)
-        np.testing.assert_allclose(batch.expected_tokens[i], alone.expected_tokens, rtol=1e-6)
-        one = jax.tree.map(lambda leaf, i=i: leaf[i], batch)
-        assert tokens(optimal_tree(one, 17), table) == pytest.approx(float(alone.expected_tokens[17]), rel=1e-5)
-    with pytest.raises(ValueError, match="batch"):
-        optimal_tree(batch, 3)
-
-
 def test_a_large_search_reaches_what_greedy_growth_does():
     table = np.random.default_rng(0).dirichlet(np.full(33, 0.3), 10)[:, :32].astype(np.float32)
     found = jax.jit(partial(optimal_trees, max_nodes=128))(table)
@@ -179,21 +134,3 @@ def test_a_large_search_reaches_what_greedy_growth_does():
     for n in (1, 50, 128):
         reached = tokens(NestedTrees(greedy.parent[:n], greedy.rank[:n]), table)
         assert reached == pytest.approx(float(found.expected_tokens[n]), rel=1e-5)
-
-
-@pytest.mark.wrong_arrays
-@pytest.mark.parametrize(
-    ("table", "options", "words"),
-    [
-        (np.zeros((2, 3, 2)), {"max_nodes": 2}, "matrix"),
-        (np.zeros((2, 3), np.int32), {"max_nodes": 2}, "float"),
-        (np.zeros((2, 3)), {"max_nodes": 13}, "0 to 12"),
-        (np.full((2, 3), 1.5), {"max_nodes": 2}, "accept holds 1.5; chances are from 0 to 1"),
-        (np.zeros((2, 3)), {"max_nodes": 2, "max_branching": 1.5}, "max_branching is 1.5"),
-        (np.zeros((2, 3)), {"max_nodes": 2, "max_depth": 3}, "1 to 2"),
-    ],
-)
-def test_bad_tables_and_limits(table, options, words):
-    table = table.astype(np.float32) if table.dtype == np.float64 else table
-    with pytest.raises(ValueError, match=words):
-        optimal_trees(jnp.asarray(table), **options)

@@ -1,10 +1,7 @@
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from rank_trace_samples import RAGGED, decode, paths_of, renewal, walk
+from rank_trace_samples import RAGGED, decode, paths_of, renewal
 
 from jaxspec.errors import InputError
 from jaxspec.trees import (
@@ -16,14 +13,11 @@ from jaxspec.trees import (
     cycles_along_text,
     node_reach,
     prior_scores_from_traces,
-    public_tree,
-    stack_trees,
     tree_from_parents,
     tree_from_paths,
     tree_paths,
-    unstack_trees,
 )
-from jaxspec.trees.searches import depth_first_growth, greedy_growth, maximal_tree, width_first_growth
+from jaxspec.trees.searches import depth_first_growth, maximal_tree, width_first_growth
 
 pytestmark = pytest.mark.network
 
@@ -94,16 +88,6 @@ def test_cycles_are_those_of_decoding(toy, jit, tree):
     np.testing.assert_array_equal(found.generated, found.cycles + jnp.sum(found.accepted, axis=1))
 
 
-def test_a_path_that_is_cut_off_is_not_complete(toy, jit):
-    _, _, traces = toy
-    rank = np.asarray(traces.rank).copy()
-    rank[:, 0, 1:] = UNKNOWN
-    rank[0, 0], rank[1, 0, 0] = [6, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN], 0
-    cut = RankTraces(jnp.asarray(rank), traces.num_starts)
-    found = jit(lambda tree: cycles_along_text(tree, cut, num_tokens=1))(public_tree("chain_8"))
-    assert found.complete.tolist()[:2] == [True, False]
-
-
 @pytest.mark.parametrize("grow", [width_first_growth, depth_first_growth])
 def test_every_size_at_once(toy, grow):
     _, _, traces = toy
@@ -132,57 +116,3 @@ def test_scores_from_traces_are_the_papers(toy):
     np.testing.assert_allclose(prior_scores_from_traces(maximal, traces) / roots, reach, rtol=1e-6)
     with pytest.raises(InputError, match="record more"):
         prior_scores_from_traces(maximal, traces, num_tokens=50)
-
-
-def test_many_trees_at_once(toy, jit):
-    _, _, traces = toy
-    trees = stack_trees([RAGGED, public_tree("quaternary_20"), tree_from_parents([ROOT, 0, 1])])
-    count = lambda tree: cycles_along_text(tree, traces, num_tokens=25)
-    batch, single = jit(jax.vmap(count))(trees), jit(count)
-    for i, tree in enumerate(unstack_trees(trees)):
-        alone = single(tree)
-        jax.tree.map(np.testing.assert_array_equal, jax.tree.map(lambda leaf, i=i: leaf[i], batch), alone)
-
-
-jitted_paths = jax.jit(accepted_nodes)
-
-jitted_cycles = jax.jit(lambda tree, traces, tokens: cycles_along_text(tree, traces, num_tokens=tokens))
-
-
-@given(seed=st.integers(0, 5000), shape=st.sampled_from([(1, 1, 1), (3, 9, 4), (2, 6, 2)]), nodes=st.integers(1, 7))
-def test_any_shape(seed, shape, nodes):
-    texts, starts, depth = shape
-    rng = np.random.default_rng(seed)
-    rank = rng.integers(0, 3, (texts, starts, depth), np.int32)
-    num_starts = rng.integers(0, starts + 1, texts)
-    traces = RankTraces(jnp.asarray(rank), jnp.asarray(num_starts, jnp.int32))
-    growth = greedy_growth(rng.uniform(size=(4, 3)), nodes)
-    paths = set(paths_of(growth, nodes))
-    tree = tree_from_parents(growth.parent, rank=growth.rank, size=7)
-    path = jitted_paths(tree, traces.rank)
-    assert path.depth.tolist() == [[len(walk(paths, r)) for r in text] for text in rank.tolist()]
-    asked = int(rng.integers(0, starts + 1))
-    found = jax.device_get(jitted_cycles(tree, traces, asked))
-    for t in range(texts):
-        at = cycles = 0
-        known = True
-        while at < min(asked, num_starts[t]):
-            end = walk(paths, rank[t, at].tolist())
-            known &= not (len(end) == depth and any(p[:-1] == end for p in paths))
-            at, cycles = at + len(end) + 1, cycles + 1
-        assert (found.cycles[t], found.generated[t]) == (cycles, at)
-        assert bool(found.complete[t]) == (known and at >= asked)
-
-
-@pytest.mark.wrong_arrays
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda t: accepted_nodes(RAGGED, jnp.zeros((2, 0), jnp.int32)), "last axis is depth"),
-        (lambda t: accepted_nodes(stack_trees([RAGGED, RAGGED]), t.rank), "use vmap"),
-        (lambda t: cycles_along_text(RAGGED, t.replace(num_starts=t.num_starts[:2]), num_tokens=1), "num_starts"),
-    ],
-)
-def test_what_is_refused(toy, call, words):
-    with pytest.raises(ValueError, match=words):
-        call(toy[2])

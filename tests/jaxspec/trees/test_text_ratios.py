@@ -23,9 +23,3 @@ def test_errors_of_ratios_against_many_samples():
     one = ratio_of_totals(jnp.asarray([3]), jnp.asarray([2]))
     assert float(one.mean) == 1.5
     assert np.isnan(one.standard_error)
-
-
-@pytest.mark.wrong_arrays
-def test_what_is_refused():
-    with pytest.raises(ValueError, match="per text"):
-        ratio_of_totals(jnp.zeros(3), jnp.zeros(2))

@@ -47,18 +47,3 @@ def test_tables_by_plain_counting(toy, jit):
     nobody = acceptance_table(RankTraces(jnp.full((2, 3, 2), 9), jnp.asarray([3, 1])), depth=2, ranks=2)
     assert nobody.asked.tolist() == [4, 0]
     assert nobody.table.tolist() == [[0, 0], [0, 0]]
-
-
-@pytest.mark.wrong_arrays
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda t: node_reach(RAGGED, t.replace(rank=t.rank[0])), "text, start, depth"),
-        (lambda t: node_reach(RAGGED, t.replace(rank=t.rank.astype(float))), "whole"),
-        (lambda t: acceptance_table(t, depth=6, ranks=2), "1 to 5"),
-        (lambda t: acceptance_table(t, depth=2, ranks=0), "ranks from 1"),
-    ],
-)
-def test_what_is_refused(toy, call, words):
-    with pytest.raises(ValueError, match=words):
-        call(toy[2])

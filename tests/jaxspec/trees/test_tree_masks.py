@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from jaxspec.trees import (
     ROOT,
     public_tree,
-    stack_trees,
     tree_from_parents,
     tree_mask,
     tree_paths,
@@ -56,23 +55,8 @@ def test_masks_against_climbing(data, size):
     np.testing.assert_array_equal(mask_of(tree_from_parents(parents, size=size)), ancestors_climbed(parents, size))
 
 
-@pytest.mark.parametrize("nodes", [1, 2, 5, 65])
-def test_chains_see_all_before_and_stars_themselves(nodes):
-    chain, star = tree_from_parents(list(range(-1, nodes - 1))), tree_from_parents([ROOT] * nodes)
-    np.testing.assert_array_equal(mask_of(chain), np.tril(np.ones((nodes, nodes), bool)))
-    np.testing.assert_array_equal(mask_of(star), np.eye(nodes, dtype=bool))
-
-
 def test_a_node_sees_the_prefixes_of_its_path():
     tree = public_tree("medusa_63")
     paths = tree_paths(tree)
     prefix = [[long[: len(short)] == short for short in paths] for long in paths]
     np.testing.assert_array_equal(tree_mask(tree), prefix)
-
-
-def test_masks_of_a_stack():
-    parents = ([ROOT, 0, 0, 2], [ROOT], [ROOT, ROOT, 1, 2, 3, 0, 0])
-    stacked = stack_trees([tree_from_parents(p) for p in parents])
-    np.testing.assert_array_equal(jax.vmap(tree_mask)(stacked), [ancestors_climbed(p, 7) for p in parents])
-    with pytest.raises(ValueError, match="use vmap"):
-        tree_mask(stacked)

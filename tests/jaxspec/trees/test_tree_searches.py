@@ -58,23 +58,6 @@ def test_maximal_tree_by_hand():
     assert paths(narrow) == [(0,), (1,), (0, 0), (0, 1), (1, 0), (0, 0, 0), (0, 0, 1)]
 
 
-@given(size=st.integers(1, 90), depth=st.integers(1, 12), branching=st.sampled_from([None, 1, 2, 3, 7]))
-def test_maximal_trees_are_even(size, depth, branching):
-    if depth > size or (branching and size > sum(branching**d for d in range(1, depth + 1))):
-        with pytest.raises(ValueError, match="levels"):
-            maximal_tree(size, depth=depth, max_branching=branching)
-        return
-    tree = maximal_tree(size, depth=depth, max_branching=branching)
-    paths(tree)
-    levels = np.bincount(tree_shape(tree.parent).depth, minlength=depth + 1)[1:]
-    assert levels.sum() == size
-    if branching is None:
-        assert np.ptp(levels) <= 1
-        assert np.all(np.diff(levels) <= 0)
-    else:
-        assert np.unique(tree.parent, return_counts=True)[1].max() <= branching
-
-
 def test_scores_by_hand():
     # Cycles end at 5 (accepts 0, 2, 5), 3 (0, 3), nowhere, 4 (1, 4), 2 (0, 2), 0.
     score = prior_scores(RAGGED, np.array([5, 3, -1, 4, 2, 0]))
@@ -139,16 +122,6 @@ def test_prices_of_every_size(jit, x64):
     for n in (1, 13, 26):
         chances = table[:, depth - 1, tree.rank][:, :n]
         np.testing.assert_allclose(got[:, n], expected_tree_tokens(tree.parent[:n], chances), rtol=1e-12)
-
-
-@pytest.mark.network
-def test_gradient_of_prices(check_gradient):
-    rng = np.random.default_rng(6)
-    tree, weight = random_tree(rng, 15), jnp.asarray(rng.standard_normal(16))
-    price = lambda t: jnp.dot(weight, expected_tokens_by_size(tree, t))
-    # Two zeros on one path, where a product divided by its factor would have no value.
-    for table in (rng.uniform(size=(5, 4)), np.where(rng.uniform(size=(5, 4)) < 0.3, 0.0, 0.5)):
-        check_gradient(price, jnp.asarray(table))
 
 
 @pytest.mark.network

@@ -5,14 +5,11 @@ import pytest
 
 from hwmodels.speculation.plan import expected_tree_tokens
 from jaxspec.trees import (
-    MAX_TRIALS,
     ROOT,
     depth_survival,
     expected_tokens,
-    most_children,
     node_acceptance,
     node_draw_probability,
-    pad_tree,
     public_tree,
     reach_probability,
     simulate_nodes,
@@ -21,7 +18,6 @@ from jaxspec.trees import (
     tokens_variance,
     tree_from_parents,
     tree_from_paths,
-    unstack_trees,
 )
 
 pytestmark = pytest.mark.network
@@ -146,21 +142,6 @@ def test_simulation_is_within_4_standard_errors(random_trees, simulate):
 
 
 @pytest.mark.parametrize("simulate", SIMULATIONS)
-def test_padding_blocks_and_vmap_change_nothing(random_trees, jit, simulate):
-    trees, acceptance, _ = random_trees
-    tree, chances = unstack_trees(trees)[3], acceptance[3]
-    key = jax.random.key(9)
-    run = lambda t, a, k: simulate(t, a, k, num_trials=20_000)  # more than one block, the last of them not full
-    one = jit(run)(tree, chances, key)
-    assert np.all(np.asarray(one.survivors)[int(tree.num_nodes) :] == 0)
-    keys = jax.random.split(key, 3).at[1].set(key)
-    wider = pad_tree(tree, size=97), jnp.pad(chances, (0, 33))
-    batch = jit(jax.vmap(run, in_axes=(None, None, 0)))(*wider, keys)
-    np.testing.assert_array_equal(batch.survivors[1, :64], one.survivors)
-    assert batch.survivors[0, :64].tolist() != one.survivors.tolist()
-
-
-@pytest.mark.parametrize("simulate", SIMULATIONS)
 def test_certain_trees_are_simulated_exactly(jit, simulate):
     run = jit(lambda t, a: simulate(t, a, jax.random.key(0), num_trials=1001))
     chain = tree_from_parents([ROOT, 0, 1, 2, 3], size=6)
@@ -173,19 +154,6 @@ def test_certain_trees_are_simulated_exactly(jit, simulate):
     assert run(star, jnp.array([0.7, 0.3, 0.0, 1.0, 0.0, 0.0])).survivors.tolist() == [1001, 0, 0, 0, 0, 0]
 
 
-def test_walks_accept_a_number_of_children(jit):
-    tree = public_tree("eagle_25", size=31)
-    acceptance = node_acceptance(tree, jnp.full((5, 4), 0.2))
-    run = lambda most: jit(lambda t, a: simulate_walks(t, a, jax.random.key(1), num_trials=3000, max_children=most))(
-        tree, acceptance
-    )
-    enough, too_few = run(most_children(tree)), run(3)
-    np.testing.assert_array_equal(enough.survivors, run(None).survivors)
-    assert np.isfinite(enough.mean)
-    assert np.isnan(too_few.mean)
-    assert np.isnan(too_few.standard_error)
-
-
 def test_expectation_is_that_of_the_hardware_models():
     tree = public_tree("medusa_63", size=70)
     table = random_table(np.random.default_rng(1), 4, 10)
@@ -193,19 +161,6 @@ def test_expectation_is_that_of_the_hardware_models():
     parents = np.asarray(tree.parent)[:63]
     expected = expected_tree_tokens(parents, acceptance[:63])
     np.testing.assert_allclose(expected_tokens(tree, acceptance), expected, rtol=1e-6)
-
-
-def test_a_table_smaller_than_the_tree_accepts_nothing_beyond():
-    tree = tree_from_paths(PATHS)
-    np.testing.assert_allclose(node_acceptance(tree, TABLE[:2, :2]), [0.5, 0.2, 0.4, 0, 0], rtol=1e-6)
-
-
-def test_higher_acceptance_never_gains_less():
-    tree = public_tree("eagle_25")
-    gained = [expected_tokens(tree, node_acceptance(tree, jnp.full((5, 4), a))) for a in (0.0, 0.03, 0.1, 0.2, 0.25)]
-    assert gained[0] == 1
-    assert np.all(np.diff(gained) > 0)
-    np.testing.assert_allclose(gained[-1], 1 + sum(n * 0.25**d for d, n in enumerate([4, 8, 8, 3, 2], 1)), rtol=1e-6)
 
 
 @pytest.mark.parametrize("function", [expected_tokens, tokens_variance])
@@ -219,21 +174,3 @@ def test_gradient_against_differences_at_the_ends_too(x64, jit, function):
     batch = jit(jax.vmap(jax.grad(lambda a: function(tree, a))))(jnp.stack([point, point * 0.3]))
     np.testing.assert_allclose(batch[0], differences, rtol=1e-6, atol=1e-8)
     assert batch[0][5] == 0
-
-
-@pytest.mark.wrong_arrays
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda t, a, k: simulate_nodes(t, a, k, num_trials=0), "num_trials is 0; allowed are 1 to"),
-        (lambda t, a, k: simulate_walks(t, a, k, num_trials=MAX_TRIALS + 1), "add up several runs"),
-        (lambda t, a, k: simulate_walks(t, a, k, num_trials=5, max_children=0), "max_children is 0"),
-        (lambda t, a, k: simulate_nodes(t, a[:2], k, num_trials=5), r"shape \(2,\); give one per node of the padded"),
-        (lambda t, a, k: expected_tokens(t, a[None]), r"shape \(1, 3\)"),
-        (lambda t, a, k: expected_tokens(stack_trees([t, t]), a), "use vmap"),
-        (lambda t, a, k: node_acceptance(t, a), "axes are depth and rank"),
-    ],
-)
-def test_what_is_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call(tree_from_parents([ROOT, 0, 0]), jnp.full(3, 0.1), jax.random.key(0))

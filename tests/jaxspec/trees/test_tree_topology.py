@@ -1,5 +1,4 @@
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -60,17 +59,6 @@ def test_a_tree_by_hand():
     table = [[0, 1], [2, 3], [none] * 2, [none] * 2, [4, none], [none] * 2, [none] * 2]
     assert children_table(tree, max_children=2).tolist() == table
     assert most_children(tree) == 2
-
-
-def test_children_come_by_rank_where_numbers_do_not():
-    tree = tree_from_parents([ROOT, ROOT, ROOT, 1, 1], rank=[2, 0, 1, 5, 3])
-    assert children_table(tree)[0].tolist()[:3] == [1, 2, 0]
-    assert children_table(tree)[2].tolist()[:3] == [4, 3, PADDING]
-    assert children_table(tree, max_children=1)[:, 0].tolist() == [1, PADDING, 4, PADDING, PADDING, PADDING]
-
-
-def test_the_root_is_that_of_the_hardware_models():
-    assert ROOT == plan.ROOT
 
 
 @pytest.mark.network
@@ -153,24 +141,6 @@ def test_what_is_refused(build, message):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"depth": jnp.array([1, 1, -2])}, r"depth\[1\] is 1; its parent makes it 2"),
-        ({"parent": jnp.array([-1, 1, -2])}, r"parent\[1\] is 1"),
-        ({"rank": jnp.array([0, 0, 0])}, "entries from 2 on"),
-        ({"num_nodes": jnp.array(0)}, "num_nodes is 0; allowed are 1 to the 3"),
-        ({"num_nodes": jnp.array(4)}, "num_nodes is 4"),
-        ({"rank": jnp.array([0, 0])}, "make them equal"),
-    ],
-)
-def test_a_tree_from_the_device_is_checked(change, message):
-    tree = tree_from_parents([ROOT, 0], size=3)
-    check_tree(tree)
-    with pytest.raises(ValueError, match=message):
-        check_tree(tree.replace(**change))
-
-
-@pytest.mark.parametrize(
     ("name", "nodes", "levels"),
     [
         ("medusa_63", 63, [10, 28, 23, 2]),
@@ -188,9 +158,3 @@ def test_public_trees(name, nodes, levels):
     assert levels is None or np.bincount(np.asarray(tree.depth))[1:].tolist() == levels
     assert sorted(tree_paths(tree)) == sorted(PUBLIC_TREES[name].paths)
     assert PUBLIC_TREES[name].source
-
-
-def test_all_public_trees_are_tested():
-    assert set(PUBLIC_TREES) == {
-        *("medusa_63", "eagle_25", "binary_62", "ternary_39", "quaternary_20", "chain_8", "chain_like_64")
-    }

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxspec.errors import InputError
-from jaxspec.tuning.acceptance_law import constant_law, fit_law
+from jaxspec.tuning.acceptance_law import fit_law
 
 pytestmark = pytest.mark.network
 
@@ -46,18 +45,3 @@ def test_any_points_give_a_monotone_law_within_0_and_1():
         alpha = np.exp(-np.asarray(jax.vmap(law.hazard)(base)))
         assert np.all(np.diff(alpha) * np.sign(way) <= 1e-6)
         assert np.all((alpha > 0) & (alpha <= 1))
-
-
-def test_the_slope_is_that_of_differences():
-    law = fit_law(KNOBS, ALPHA).law
-    at = lambda prune: law.conditional({"prune": prune, "bits": 2.5}, 1)[0]
-    slope, h = jax.grad(at)(0.41), 1e-2
-    np.testing.assert_allclose(slope, (at(0.41 + h) - at(0.41 - h)) / (2 * h), rtol=2e-2)
-
-
-def test_a_constant_and_what_is_refused():
-    np.testing.assert_allclose(constant_law(0.7).conditional({}, 2), 0.7, rtol=1e-6)
-    with pytest.raises(InputError, match="two or more points that differ"):
-        fit_law({"prune": [0.3, 0.3]}, [0.5, 0.6])
-    with pytest.raises(InputError, match="one value for each"):
-        fit_law({"prune": [0.3]}, [0.5, 0.6])

@@ -1,14 +1,11 @@
 """Ascents by marginal returns: moves worked by hand, known optima, limits, and going on after a stop."""
 
-from functools import partial
 from types import SimpleNamespace
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import Array
 from jax.sharding import AbstractMesh
 
 from jaxspec.compress import DEFAULT_SCHEME
@@ -21,7 +18,6 @@ from jaxspec.tuning.gradient import (
     Goal,
     Limit,
     Returns,
-    _pull,
     ascend,
     between_whole,
     marginal_returns,
@@ -124,14 +120,6 @@ def test_an_ascent_ends_at_the_optimum_of_separable_losses(monkeypatch, noise):
     assert np.abs(bits - 7 * optimum).mean() < np.abs(3.0 - 7 * optimum).mean() / 3
 
 
-def test_a_pair_moves_all_matrices_alike_and_leaves_layers_alone(monkeypatch):
-    optimum = np.linspace(0.3, 0.8, 14).reshape(2, 7)
-    monkeypatch.setattr(gradient, "marginal_returns", separable(optimum))
-    found = ascend(None, None, START, GOAL, ascent(tied=True))
-    assert all(np.ptp(place) == 0 for place in found.path["weight_cut_bits"])
-    np.testing.assert_array_equal(found.path["kv_cut_bits"][-1], to_coordinates(START)["kv_cut_bits"])
-
-
 @pytest.mark.parametrize("objective", ["speedup", "kl"])
 def test_limits_of_bits_are_kept_as_far_as_a_pass_tells(objective):
     places = jax.tree.map(np.asarray, to_coordinates(START))
@@ -201,33 +189,3 @@ def test_passes_take_all_windows_in_turn_and_fill_up_a_mesh(monkeypatch):
     assert sorted(stopped.value.args[0].tolist()) == [1, 4, 6]
     seen = [int(window) for step in range(7) for window in windows_of(None, step)[0]]
     assert sorted(seen) == sorted([*range(7)] * 4)
-
-
-class Toy(NamedTuple):
-    overlap: Array
-    footprint: Array
-
-
-def test_derivatives_of_bits_pass_through_no_layer():
-    """As `jax.vjp` gives them, for both parts; for what is read alone, without the products of the loop over layers."""
-
-    def draft(at):
-        def layer(x, knob):
-            return jnp.tanh(jnp.dot(jnp.full((3, 3), 0.3) * knob, x)), knob**3
-
-        x, read = jax.lax.scan(layer, jnp.arange(3.0), at["knob"])
-        return Toy(jnp.sum(x**2), read)
-
-    places = {"knob": jnp.array([0.2, 0.7, 1.1])}
-    measured, derivative = jax.linearize(draft, places)
-    back = partial(_pull, derivative, places)
-    slopes = Toy(jnp.float32(1.5), jnp.array([1.0, -2.0, 0.5]))
-    for name in Toy._fields:
-        alone = jax.tree.map(jnp.zeros_like, measured)._replace(**{name: getattr(slopes, name)})
-        expected = jax.vjp(draft, places)[1](alone)[0]["knob"]
-        np.testing.assert_allclose(back(**{name: getattr(slopes, name)})["knob"], expected, rtol=1e-6)
-        program = str(jax.make_jaxpr(lambda slope, name=name: back(**{name: slope}))(getattr(slopes, name)))
-        assert ("dot_general" in program) == (name == "overlap")
-    np.testing.assert_allclose(
-        back(**slopes._asdict())["knob"], jax.vjp(draft, places)[1](slopes)[0]["knob"], rtol=1e-6
-    )

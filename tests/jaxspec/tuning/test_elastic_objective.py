@@ -95,23 +95,6 @@ def test_the_soft_measurement_tends_to_the_hard_one(jit, calibration):
         assert gap(soft(knobs, 0.3), expected) > 0.05
 
 
-def test_a_window_that_does_not_count_has_no_say_in_the_pool_that_it_shares(jit, calibration):
-    """Windows 2 and 0 share a pool; where 0 does not count, window 2 is measured as alone."""
-    knobs = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), knobs_at(2))
-    hard = jit(
-        lambda windows, counted: measure(
-            calibration, knobs, windows=windows, offset=2, soft_temperature=None, counted=counted
-        )
-    )
-    one, two = jnp.array([2]), jnp.array([2, 0])
-    found, alone, shared = hard(two, jnp.array([1.0, 0.0])), hard(one, None), hard(two, None)
-    np.testing.assert_allclose(found.survival, alone.survival, rtol=1e-5)
-    np.testing.assert_allclose(found.kl, alone.kl, rtol=1e-5)
-    # Where both count, they choose otherwise than each alone.
-    first = hard(jnp.array([0]), None)
-    assert abs(2 * float(shared.kl) - float(first.kl) - float(alone.kl)) > 1e-3
-
-
 def test_sizes_of_pools_by_hand():
     knobs = uniform_knobs(ELASTIC, CONFIG, expert_pool=0.35)  # 2 + 0.35 * 7 = 4.45 of 9 experts
     hard = pool_sizes(knobs, CONFIG, None)
@@ -143,14 +126,3 @@ def test_a_smaller_pool_makes_draft_steps_of_a_batch_cheaper(jit, calibration, p
     dense = dataclasses.replace(measured, pool_share=None)
     assert priced_draft(pricing, dense) == DraftCost()
     assert float(seconds(pricing, dataclasses.replace(dense, survival=same.survival))) == pytest.approx(steps[1.0])
-
-
-def test_a_dense_network_is_priced_without_a_pool(jit, calibration, pricing):
-    knobs = uniform_knobs(ELASTIC, CONFIG, expert_pool=0.2)
-    measured = jit(lambda knobs: measure(calibration, knobs, windows=WINDOWS, offset=0, soft_temperature=None))(knobs)
-    dense = dataclasses.replace(pricing, architecture=catalog.architecture("llama-3.1-8b"))
-    with_share, without = (
-        jit(price)(dense, found) for found in (measured, dataclasses.replace(measured, pool_share=None))
-    )
-    assert np.all(np.isfinite(with_share.cycle_s))
-    np.testing.assert_allclose(with_share.cycle_s, without.cycle_s, rtol=1e-6)

@@ -1,7 +1,5 @@
 """What large networks need, forced upon a small one: layers computed again, blocks of rows, pieces of tokens and vocabulary."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +11,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.matrix import stack_of
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.tuning.calibration import calibrate, target_params
-from jaxspec.tuning.compression_objective import measure_hard, measured_windows
+from jaxspec.tuning.compression_objective import measure_hard
 from jaxspec.tuning.objective import measure
 
 pytestmark = pytest.mark.network
@@ -81,32 +79,6 @@ def test_hard_drafts_are_measured_alike_in_parts(monkeypatch, calibration, knobs
     assert_near(parts.footprint.draft_weight_bits, plain.footprint.draft_weight_bits)
     # Each part's KV has a codebook of its own.
     assert np.all(np.asarray(parts.footprint.draft_kv_bits) >= np.asarray(plain.footprint.draft_kv_bits) - 1e-5)
-
-
-def test_windows_that_do_not_count_change_nothing(monkeypatch, calibration, knobs):
-    """Three windows of which the first two count, against those two alone: also in parts, of which the last counts none, and
-    with windows of other text in the place that does not count."""
-    decoding = Decoding(greedy=True, temperature=1.0)
-    given = calibration.params, CONFIG
-    options = {"scheme": CASSANDRA1_CODED, "first": FIRST}
-    alone = dataclasses.replace(
-        calibrate(*given, calibration.text.tokens[:2], **options), prepared=calibration.prepared
-    )
-    expected = measure_hard(alone, knobs, decoding)
-    found, whole = measure_hard(calibration, knobs, decoding, windows=2), measure_hard(calibration, knobs, decoding)
-    assert_near(found, expected)
-    assert float(found.footprint.draft_kv_bits[0]) != float(whole.footprint.draft_kv_bits[0])
-    monkeypatch.setattr("jaxspec.tuning.calibration._PASS_BYTES", LIMITS["jaxspec.tuning.calibration._PASS_BYTES"])
-    in_parts = measure_hard(alone, knobs, decoding)  # each of which has a codebook of its own
-    assert_near(measure_hard(calibration, knobs, decoding, windows=2), in_parts)
-    # Parts of two windows and of one: the last one has its window twice.
-    monkeypatch.setattr("jaxspec.tuning.calibration._PASS_BYTES", 4 * 48 * 24 * 2)
-    programs = measured_windows._cache_size()
-    uneven = measure_hard(calibration, knobs, decoding)
-    assert measured_windows._cache_size() == programs + 1
-    assert_near((uneven.survival, uneven.kl), (whole.survival, whole.kl))
-    with pytest.raises(ValueError, match="windows is 4"):
-        measure_hard(calibration, knobs, decoding, windows=4)
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels import KINDS, Footprint, Workload, catalog, tokens_per_cycle
+from hwmodels import KINDS, Footprint, Workload, catalog
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1, CASSANDRA1_CODED
 from jaxspec.models.config import DecoderConfig
@@ -174,16 +174,6 @@ def test_the_soft_measurement_tends_to_the_hard_one(jit, calibration, scheme):
 
 
 @pytest.mark.network
-def test_a_draft_that_is_the_target_is_certain_to_be_accepted(jit, stored):
-    knobs = uniform_knobs(CASSANDRA1, CONFIG, weight_prune=0.0, weight_cut_bits=0.0, kv_cut_bits=0.0)
-    result = jit(lambda k: measure(stored, k, windows=WINDOWS, offset=0, soft_temperature=None))(knobs)
-    # But for the rounding of the target's KV, which the draft's own has not.
-    np.testing.assert_allclose(result.survival, 1, atol=0.02)
-    assert result.survival.shape == (8,)
-    assert result.kl < 1e-3
-
-
-@pytest.mark.network
 def test_new_knobs_windows_offsets_and_temperatures_compile_nothing(calibration, pricing):
     traces = []
 
@@ -236,24 +226,6 @@ def test_conditional_acceptance_by_hand():
     np.testing.assert_allclose(conditional_acceptance(survival), expected, rtol=1e-6)
 
 
-def test_conditional_acceptance_gives_back_the_survival():
-    survival = jnp.asarray(np.sort(np.random.default_rng(0).random((5, 4)))[:, ::-1].copy(), jnp.float32)
-    conditional = conditional_acceptance(survival)
-    np.testing.assert_allclose(jnp.cumprod(conditional, axis=-1), survival, rtol=1e-5)
-    tokens = tokens_per_cycle(conditional)
-    np.testing.assert_allclose(tokens, 1 + np.cumsum(survival, axis=-1), rtol=1e-5)
-
-
-@pytest.mark.network
-def test_gradient_of_conditional_acceptance(check_gradient):
-    scalar = lambda s: jnp.sum(conditional_acceptance(s) * jnp.array([1.0, -2.0, 3.0]))
-    check_gradient(scalar, jnp.array([0.9, 0.6, 0.2]))
-    # Where nothing survives, the first one to fall is felt from above, and those behind it not at all.
-    gradient = jax.grad(scalar)(jnp.array([0.5, 0.0, 0.0]))
-    assert np.all(np.isfinite(gradient))
-    np.testing.assert_allclose(gradient[1:], [-2 / 0.5, 0])
-
-
 def test_footprint_by_hand():
     by_kind = lambda first, second: jnp.stack([first + jnp.arange(7.0), second + jnp.arange(7.0)])
     result = priced_footprint(
@@ -293,13 +265,3 @@ def test_more_acceptance_or_fewer_bits_never_lower_a_speedup(quick_price, temper
         assert np.all(speedup(higher, draft, target) >= base)
         assert np.all(speedup(survival, 0.7 * draft, target) >= base * (1 - 1e-6))
         assert np.all(speedup(survival, draft, 0.8 * target) >= base * (1 - 1e-6))
-
-
-@pytest.mark.network
-def test_without_speculation_the_stored_format_alone_decides(quick_price):
-    result = quick_price(measurement([0.9, 0.8, 0.7]))
-    np.testing.assert_allclose(result.speedup_vs_stored_ar[0], 1, rtol=1e-6)
-    assert result.speedup_vs_bf16_ar[0] > 1
-    uncompressed = quick_price(measurement([0.0, 0.0, 0.0], draft_bits=16.0, target_bits=16.0))
-    np.testing.assert_allclose(uncompressed.speedup_vs_bf16_ar[0], 1, rtol=1e-6)
-    assert np.all(np.diff(uncompressed.speedup_vs_bf16_ar) < 0)

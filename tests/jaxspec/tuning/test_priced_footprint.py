@@ -43,12 +43,3 @@ def test_a_hybrid_by_hand():
     assert float(found.draft_weight_bits["o"]) == pytest.approx((16 * 7.0 + 48 * 10.0) / 64, rel=1e-6)
     assert float(found.target_weight_bits["o"]) == pytest.approx((16 * 8.0 + 48 * 11.0) / 64, rel=1e-6)
     assert (found.draft_weight_bits["gate"], found.draft_weight_bits["down"]) == (3.0, 3.25)
-
-
-def test_a_hybrid_that_is_priced_as_another_network():
-    llama = priced_footprint(measured(HYBRID), catalog.architecture("llama-3.1-8b")).draft_weight_bits
-    assert [float(llama[kind]) for kind in "qkvo"] == [4.0, 5.0, 6.0, 7.0]
-    alike = priced_footprint(measured(HYBRID)).draft_weight_bits
-    # Two layers with q, six with in_qkv and in_z.
-    assert float(alike["q"]) == pytest.approx((2 * 4.0 + 6 * 8.0 + 6 * 9.0) / 14)
-    assert float(alike["o"]) == pytest.approx((2 * 7.0 + 6 * 10.0) / 8)

@@ -38,31 +38,6 @@ def test_every_cell_of_the_table(result):
     assert [line.split(":")[0] for line in missed] == ["unary_bits"]  # made up, see above
 
 
-def test_no_cell_of_the_table_is_called_a_prediction(result):
-    statuses = {
-        (row["conditions"]["module"], row["metric"]): row["status"] for row in cells(result, "table5_area_power")
-    }
-    # Areas and powers repeat printed numbers; ratios follow from printed areas by arithmetic.
-    assert set(statuses.values()) == {"input"}
-    assert not result.summary["table5_area_power"]["reproduced"]
-    (count,) = cells(result, "hardware_specs", "num_cassandra_decoders")
-    assert (count["status"], count["model_value"]) == ("calibrated", 40)
-    assert {row["status"] for row in cells(result, "hardware_specs") if row is not count} == {"input"}
-    # So does the overhead from Table V.
-    (overhead,) = cells(result, "claims")
-    assert overhead["status"] == "input"
-
-
-def test_only_five_counters_give_forty(result):
-    scan = {entry["counters"]: entry for entry in result.details["counters"]}
-    assert [n for n, entry in scan.items() if entry["decoders_in_shares"] == 40] == [5]
-    # Without shares none does: the printed numbers alone fix a rate of 25.6 to 26.3 bytes, which no whole number has.
-    assert all(entry["decoders_together"] != 40 for entry in scan.values())
-    assert not any(1024 / 40 <= entry["decoded_bytes_per_cycle"] < 1024 / 39 for entry in scan.values())
-    # By hand: 64 values per share, 40 bits over 2.85 per unit.
-    assert math.ceil(64 / (40 / 2.85)) * 8 == 40
-
-
 def test_one_corrected_area_explains_all_ratios(result):
     ratios = {row["conditions"]["module"]: row for row in cells(result, "table5_area_power", "area_ratio")}
     assert len(ratios) == 6

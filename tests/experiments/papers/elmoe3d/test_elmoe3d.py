@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from experiments.papers.elmoe3d import details, printed, results
-from experiments.papers.elmoe3d.fitted import BOUNDS, MODEL, PER_MODEL, Fitted, Variant, from_names, names_of
-from experiments.papers.elmoe3d.model import devices, speedups
+from experiments.papers.elmoe3d.fitted import BOUNDS, PER_MODEL, Fitted, from_names, names_of
+from experiments.papers.elmoe3d.model import speedups
 from experiments.papers.elmoe3d.paper import PAPER
 from experiments.papers.elmoe3d.printed import METHODS, MODELS, table_three
 from experiments.reproduce.run import run_paper
@@ -62,34 +62,7 @@ def test_predicted_half(solved):
     assert table_three(4).flagged.sum() == 1
 
 
-def test_the_other_half_is_not_read_by_the_fit(monkeypatch):
-    def refuse(capacity_gb):
-        assert capacity_gb == 8
-        return table_three(capacity_gb)
-
-    monkeypatch.setattr(results, "table_three", refuse)
-    monkeypatch.setattr(results, "least_squares", lambda residuals, start, **_: _Solution(start, residuals(start)))
-    assert results.fit.__wrapped__().half_gb == 8
-
-
-@dataclasses.dataclass
-class _Solution:
-    x: np.ndarray
-    fun: np.ndarray
-
-
 @pytest.mark.paper
-def test_choices_that_lose(solved):
-    # Without a fit of their own: the fit's numbers, with another reading of acceptance or of hits.
-    def worst(variant):
-        found = speedups(solved.fit.fitted, 8, variant)
-        return np.median(np.abs(found.speculative / table_three(8).speculative - 1))
-
-    assert worst(Variant(one_rule=True)) > 2 * worst(MODEL)
-    assert worst(Variant(alpha_by_token=True)) > 2 * worst(MODEL)
-    assert worst(Variant(draft_depth=5)) > 2 * worst(MODEL)
-
-
 def test_without_a_cache_the_bonded_memory_holds_what_is_static():
     """Quant-SD's step of one request by hand: static weights and KV at one rate, eight experts of each layer at the other."""
     found = speedups(from_names(_numbers()), 8)
@@ -116,19 +89,6 @@ def test_cached_experts_by_hand():
     assert found.steps["Elastic-SD"].verify.cached_experts[1, 0] == 24
 
 
-def test_limits():
-    fitted = from_names(_numbers())
-    small, large = (speedups(fitted, gb) for gb in (4, 8))
-    assert (large.autoregressive >= small.autoregressive * 0.999).all()
-    # A draft of its own takes room: Elastic-SD decodes at least as fast as any other method.
-    assert (large.autoregressive <= large.autoregressive[:, [ELASTIC]] * 1.001).all()
-    # MXFP4 experts: nothing to slice, so that both share their cache.
-    np.testing.assert_allclose(large.autoregressive[3, QUANT], large.autoregressive[3, ELASTIC], rtol=1e-5)
-    local = dataclasses.replace(fitted, locality=fitted.locality * 0.5)
-    assert (speedups(local, 8).autoregressive >= large.autoregressive * 0.999).all()
-    assert devices(4)[1].matrix_unit.pes == devices(4)[0].matrix_unit.pes == 16
-
-
 def _numbers():
     values = dict(zip(names_of(), np.hstack(list(results.COMMITTED.values())), strict=True))
     assert isinstance(from_names(values), Fitted)
@@ -141,6 +101,7 @@ def result():
     return run_paper(dataclasses.replace(PAPER, details=some), readings=False)
 
 
+@pytest.mark.paper
 def test_every_cell_that_is_covered(result):
     counts = {name: summary["covered"] for name, summary in result.summary.items()}
     assert counts["table3_sd_schemes"] == 384

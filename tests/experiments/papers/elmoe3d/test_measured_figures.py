@@ -8,9 +8,7 @@ from experiments.papers.elmoe3d.measured_figures import (
     READINGS,
     Measured,
     draft_bytes,
-    hot_pools,
     pool_sizes_of,
-    random_pools,
     read_network,
 )
 from hwmodels.networks import ExpertSizes
@@ -63,10 +61,3 @@ def test_sizes_and_bytes_by_hand(network):
     # five norms and two routers in 16 bits.
     matrices, rest = 2 * (2 * 256 + 2 * 128 + 2 * 3 * 1024), 2 * 160 + (2 * 2 + 1) * 32 + 2 * 192
     assert draft_bytes(network, 2, 4) == matrices * 4.5 / 8 + rest * 2
-
-
-def test_pools_are_permutations_and_random_ones_stay(network):
-    for ranks in (hot_pools(network, sharing=2), random_pools(network, 1)):
-        assert ranks.shape == (2, 3, 6, 6)
-        np.testing.assert_array_equal(np.sort(ranks, axis=-1), np.broadcast_to(np.arange(6), ranks.shape))
-    assert np.all(random_pools(network, 1)[:, :, :1] == random_pools(network, 1))

@@ -1,15 +1,11 @@
 """The model behind the tables: times by hand, passes of the draft, the law, and what it shares with the library."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from experiments.papers.fpga_tree_sd import calibration, model
-from experiments.papers.fpga_tree_sd.model import LENGTHS, Choices, Fitted, Times, accepted_tokens, board_times, cycle
-from hwmodels import Workload, catalog, step_cost, uniform_footprint
-from hwmodels.network.operators import step_operators, verify_step
-from jaxspec.trees.aat_law import AATLaw, average_accepted_tokens
+from experiments.papers.fpga_tree_sd.model import LENGTHS, Fitted, Times, cycle
+from hwmodels import catalog
 
 #: Two operators at contexts 512 and 2048: the first bound by memory, the second by arithmetic, at lengths 3 and 9.
 TOY = Times(
@@ -41,28 +37,6 @@ def test_a_cycle_by_hand():
     np.testing.assert_allclose(run.performance, run.accepted / (run.verify_s + run.draft_s))
 
 
-def test_other_choices_by_hand():
-    # Operator by operator: 5 or 3.6, 1 or 7.2 ...
-    roof = cycle(TOY, SOME, Choices(roof="operator"))
-    np.testing.assert_allclose(roof.verify_s, [[5 + 2.4, 5 + 7.2], [5 + 7, 5 + 7.2]])
-    printed_form = cycle(TOY, SOME, Choices(drafting="printed"))
-    np.testing.assert_allclose(printed_form.draft_s[0, 1], 0.1 * 2.5947 * 10.8, rtol=1e-4)
-    np.testing.assert_allclose(
-        cycle(TOY, SOME, Choices(draft_head=False)).draft_s, 0.3 * cycle(TOY, SOME).draft_s, rtol=1e-12
-    )
-    # The lesser context's step stands for the weights: 6 s; the other 6 s are attention, of which a layer has 1 / 32.
-    layer = cycle(TOY, SOME, Choices(draft_attention="layer"))
-    np.testing.assert_allclose(layer.draft_s[1, 0], 1.2973 * (0.6 + 6 / 32), rtol=1e-4)
-    assert cycle(TOY, SOME, passes=np.array([2.0, 3.0])).draft_s[0].tolist() == pytest.approx([1.2, 1.8])
-
-
-def test_the_law_is_the_librarys():
-    contexts = np.array([128.0, 1024.0, 16384.0])
-    ours = accepted_tokens(SOME, contexts, LENGTHS)
-    law = AATLaw(1.1, jnp.array([[0.7 + 3 * 0.05], [0.7], [0.7 - 4 * 0.05]]), 0.4)
-    np.testing.assert_allclose(ours, average_accepted_tokens(law, LENGTHS), rtol=1e-5)
-
-
 def test_draft_of_one_layer_and_the_head():
     layer, head = model.draft_share("llama-3.1-8b")
     # 4096 x (2 x 4096 + 2 x 1024 + 3 x 14336) and 4096 x 128256 over 32 such layers and the head.
@@ -70,23 +44,6 @@ def test_draft_of_one_layer_and_the_head():
     assert (layer, head) == (pytest.approx(one / (32 * one + top)), pytest.approx(top / (32 * one + top)))
     # The paper's alpha < 1/2 holds up to LongSpec's own tree, barely.
     assert 0.49 < 5 * (layer + head) < 0.5
-
-
-@pytest.mark.paper
-def test_a_faster_clock_is_a_faster_array():
-    device = model.fitted_device("U280", 300e6)
-    architecture = catalog.architecture("llama-3.1-8b")
-
-    @jax.jit
-    def price(device):
-        workload, footprint = Workload(context_tokens=777.0), uniform_footprint(16.0)
-        step = verify_step(workload, footprint=footprint, verify_tokens=6.0, visible_new_tokens=2.0)
-        return step_cost(device, step_operators(architecture, step))
-
-    direct = price(device)
-    times = board_times("U280", (777.0,))
-    np.testing.assert_allclose(direct.compute_s, times.compute_s[0, 4] * times.frequency_hz / 300e6, rtol=1e-5)
-    np.testing.assert_allclose(direct.memory_s, times.memory_s[0, 4], rtol=1e-5)
 
 
 def test_the_fit_finds_what_it_was_made_with(monkeypatch):
@@ -101,17 +58,6 @@ def test_the_fit_finds_what_it_was_made_with(monkeypatch):
     assert found.half_squares < 1e-9
     np.testing.assert_allclose(found.fitted[:5], planted[:5], rtol=0.02)
     assert found.fitted.frequency_hz == pytest.approx(244e6, rel=1e-3)
-
-
-def test_nothing_but_table_one_is_fitted_to(monkeypatch):
-    def only_table_one(table):
-        assert table == "table1_llama31_8b"
-        return original(table)
-
-    original = model.cells
-    monkeypatch.setattr(model, "cells", only_table_one)
-    again = calibration.fit.__wrapped__()
-    np.testing.assert_allclose(again.fitted, calibration.fit().fitted, rtol=1e-12)
 
 
 def test_boards_are_those_of_table_four():

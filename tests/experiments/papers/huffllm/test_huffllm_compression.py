@@ -6,11 +6,10 @@ import pytest
 from scipy.special import ndtr
 
 from experiments.papers.huffllm import compression, details
-from experiments.papers.huffllm.compression import ScaleModel, draw_normals, family_of, stored_patterns, weights
+from experiments.papers.huffllm.compression import ScaleModel, draw_normals, stored_patterns, weights
 from experiments.papers.huffllm.paper import PAPER
 from experiments.reproduce.run import run_paper
 
-METRICS = ("latency_saving", "energy_saving")
 SMALL = {"matrices": 2, "rows": 500, "columns": 700}
 
 
@@ -62,12 +61,6 @@ def test_what_formats_make_of_a_value():
     assert low(2**-26, origin="float16", stored="bfloat16") == 0
     with pytest.raises(ValueError, match="float32"):
         low(1.0, origin="float32", stored="float16")
-
-
-def test_families():
-    assert [family_of(name) for name in ("Llama-3.2-3B", "OPT-13B", "Vicuna-7B")] == ["Llama", "OPT", "Vicuna"]
-    with pytest.raises(ValueError, match="ORIGINS"):
-        family_of("Gemma-2B")
 
 
 @pytest.mark.paper
@@ -137,17 +130,6 @@ def test_bits_per_weight_are_within_a_hundredth_and_a_half(result):
     for row in cells(result, "compression_ratios"):
         assert row["relative_error"] < 0.015, row
         assert row["status"] == "predicted"
-
-
-def test_bars(result):
-    compared = {"by_metric": {m: {"counted": {"model": {"mean": 0}, "constants": {"mean": 1}}} for m in METRICS}}
-    result.details["savings"] = {"own": compared}
-    assert details.missed_bars(result) == []
-    # Each kind of bar can be missed.
-    moved = [{**row, "model_value": row["model_value"] * 1.2} for row in result.rows]
-    missed = details.missed_bars(dataclasses.replace(result, rows=moved))
-    # The sign, exponent and both mantissas; twenty models and formats.
-    assert [sum(line.startswith(kind) for line in missed) for kind in details.BARS] == [4, 20]
 
 
 def test_the_model_beats_the_simplest_predictors(result):

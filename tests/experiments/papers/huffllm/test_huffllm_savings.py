@@ -9,7 +9,7 @@ import pytest
 from experiments.papers.huffllm import hardware, savings, savings_model
 from experiments.papers.huffllm.details import DETAILS
 from experiments.papers.huffllm.paper import PAPER
-from experiments.papers.huffllm.savings_model import FITTED_BOUNDS, Case, Fitted, latency_saving
+from experiments.papers.huffllm.savings_model import Case, Fitted, latency_saving
 from experiments.reproduce.run import run_paper
 
 pytestmark = pytest.mark.paper
@@ -24,7 +24,6 @@ PRINTED = {
     "OPT-6.7B": 13.78,
     "OPT-2.7B": 13.68,
 }
-SOME = Fitted(exposed_load_share=0.37, buffer_j_per_bit=3e-14, entry_j_per_weight=7e-12, decoder_j_per_cycle=9e-13)
 
 
 @pytest.fixture(scope="module")
@@ -66,45 +65,6 @@ def test_printed_cells():
     assert printed["output_stationary", "latency_saving", Case("Llama 3-8B", 92, 64.0, "systolic OS")] == 30.99
 
 
-def test_planted_numbers_are_found():
-    planted = [
-        cell._replace(saving=savings.predict(cell, OWN, SOME)) for cell in savings.cells(PRINTED) if not cell.repeated
-    ]
-    found = savings.calibrate(planted, OWN)
-    np.testing.assert_allclose(found, SOME, rtol=1e-3)
-    # Neither doubtful cells nor those to be predicted move the fit.
-    spoilt = [
-        cell._replace(saving=0.5 * cell.saving)
-        if cell.doubt or cell.case.model.startswith("OPT") or cell.case.architecture == "systolic OS"
-        else cell
-        for cell in planted
-    ]
-    np.testing.assert_allclose(savings.calibrate(spoilt, OWN), SOME, rtol=1e-3)
-
-
-def test_constants_and_order_by_hand():
-    bits = {"a": 8.0, "b": 12.0}
-    make = lambda model, tokens, bandwidth, saving: savings.PrintedSaving(
-        "t", "latency_saving", Case(model, tokens, bandwidth, "systolic WS"), "", saving, "", False
-    )
-    cells = [
-        make("a", 25, 64.0, 40.0),
-        make("b", 25, 64.0, 25.0),
-        make("a", 25, 128.0, 30.0),
-        make("a", 92, 64.0, 39.0),
-    ]
-    constants = savings.constant_predictor(cells, bits)
-    # At 64 GB/s the bounds are 50, 25, 50: (2000 + 625 + 1950) / (2500 + 625 + 2500); at 128 the one cell decides.
-    assert constants(cells[0]) == pytest.approx(50 * 4575 / 5625)
-    assert constants(cells[2]) == pytest.approx(30)
-    errors = savings.errors_of(cells[2:], lambda cell: 32.0)
-    assert errors == {"cells": 2, "mean": pytest.approx(4.5), "max": pytest.approx(7)}
-    # Pairs that differ in one of bandwidth and benchmark: cells 0 and 2, 0 and 3.
-    assert savings.ordering(cells, lambda cell: cell.saving) == {"right": 2, "tied": 0, "wrong": 0}
-    assert savings.ordering(cells, lambda cell: -cell.saving) == {"right": 0, "tied": 0, "wrong": 2}
-    assert savings.ordering(cells, constants) == {"right": 1, "tied": 1, "wrong": 0}
-
-
 def test_every_printed_cell_has_a_row(result, saving_rows):
     assert len(saving_rows) == len(result["rows_printed_ratio"]) == 204
     statuses = collections.Counter((row["table"], row["status"]) for row in saving_rows)
@@ -121,16 +81,6 @@ def test_every_printed_cell_has_a_row(result, saving_rows):
     for row, other in zip(saving_rows, result["rows_printed_ratio"], strict=True):
         assert (row["metric"], row["paper_value"]) == (other["metric"], other["paper_value"])
         assert row["model_value"] == pytest.approx(other["model_value"], abs=2.0)
-
-
-@pytest.mark.parametrize("source", ["own", "printed"])
-def test_four_numbers_within_what_physics_allows(result, source):
-    assert len(Fitted._fields) == 4
-    assert list(result[source]["fitted"]) == list(FITTED_BOUNDS)
-    for name, value in result[source]["fitted"].items():
-        low, high = FITTED_BOUNDS[name]
-        # Inside, not at the border.
-        assert low + 0.02 * (high - low) < value < high - 0.2 * (high - low), name
 
 
 def test_bars(result):
@@ -164,14 +114,6 @@ def test_predicted_tables(result):
     assert latency_saving(case, OWN["Llama 2-13B"], Fitted(**result["own"]["fitted"])) == pytest.approx(31.52, abs=0.8)
 
 
-def test_left_out_benchmarks_are_better_than_constants(result):
-    for by_benchmark in result["own"]["leave_one_benchmark_out"].values():
-        assert list(by_benchmark) == list(savings_model.BENCHMARK_TOKENS)
-        for compared in by_benchmark.values():
-            assert compared["model"]["cells"] > 10
-            assert compared["model"]["mean"] < compared["constants"]["mean"]
-
-
 def test_roofline_areas_and_cams(result, outcome):
     fitted = Fitted(**result["own"]["fitted"])
     chip = outcome.details["hardware"]
@@ -202,45 +144,3 @@ def test_roofline_areas_and_cams(result, outcome):
     # Twice the codewords, 6 / 5 as long, for 5 / 6 as many decoders.
     growth = list(chip["cam_percent"].values())
     np.testing.assert_allclose(np.divide(growth[1:], growth[:-1]), 2, rtol=1e-6)
-
-
-def test_energy_terms_are_recovered_from_made_up_savings():
-    """A share of 0.7 and 2 % added at one bandwidth, of 0.6 and none at the other, with networks of two widths."""
-    bits = {"Llama 3-8B": 11.0, "OPT-13B": 14.0}
-    terms = {64.0: (0.7, 2.0), 128.0: (0.6, 0.0)}
-    cells = [
-        savings.PrintedSaving(
-            "made up",
-            "energy_saving",
-            Case(model, tokens, bandwidth, "simba WS"),
-            "MMLU",
-            share * 100 * (1 - bits[model] / 16) - added,
-            "",
-            False,
-        )
-        for bandwidth, (share, added) in terms.items()
-        for model in bits
-        for tokens in (25, 92)
-    ]
-    found = savings.energy_terms(cells, bits)
-    assert [row["bandwidth_gbps"] for row in found] == [64.0, 128.0]
-    for row in found:
-        share, added = terms[row["bandwidth_gbps"]]
-        assert (row["share"], row["added"]) == pytest.approx((share, added), abs=1e-9)
-        assert row["error"] < 1e-9
-        assert (row["error_alone"] > 0.1) == (added > 0)
-    # One width alone tells no share from what is added.
-    (alone,) = savings.energy_terms(cells[:2], bits)
-    assert np.isnan(alone["share"])
-    assert alone["share_alone"] == pytest.approx((0.7 * 31.25 - 2) / 31.25)
-
-
-def test_the_printed_energies_know_the_bandwidth_on_every_chip():
-    """A.1's energies have no time in them; what the tables imply differs by bandwidth, on Simba by what is added."""
-    cells = savings.cells(PRINTED)
-    bits = {m: savings.CAPTION_BITS["OPT" if m.startswith("OPT") else "Llama"] for m in PRINTED}
-    found = {(row["architecture"], row["bandwidth_gbps"]): row for row in savings.energy_terms(cells, bits)}
-    assert found["systolic WS", 128.0]["share"] - found["systolic WS", 64.0]["share"] > 0.05
-    assert abs(found["simba WS", 128.0]["share"] - found["simba WS", 64.0]["share"]) < 0.01
-    assert found["simba WS", 64.0]["added"] > 1.5 * found["simba WS", 128.0]["added"]
-    assert all(row["error"] < 0.8 for row in found.values() if not np.isnan(row["error"]))

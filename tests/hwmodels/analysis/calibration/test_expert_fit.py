@@ -16,7 +16,6 @@ from hwmodels.analysis.calibration.experts import (
     expert_parameters,
     expert_roofline,
     expert_table,
-    fell_back,
     fit_experts,
     modelled_rows,
     predict_experts,
@@ -76,29 +75,6 @@ def test_the_catalogs_numbers_describe_the_sample():
     assert entry["errors"]["all networks fitted"]["mean"] == pytest.approx(error.mean(), abs=0.02)
 
 
-def test_what_the_model_is_not_for_is_left_out():
-    table = sample()
-    first = table.network == table.network[0]
-    slow = ExpertTable(**(vars(table) | {"seconds": np.where(first, 30.0, 1.0) * table.seconds}))
-    np.testing.assert_array_equal(fell_back(slow, SHEET), first)
-    assert not modelled_rows(slow, SHEET, 0.0)[first].any()
-    weights = table.touched * (2 + table.gated) * table.hidden_size * table.inner_size * 2
-    np.testing.assert_array_equal(modelled_rows(table, SHEET, 2e9), weights > 2e9)
-    even = ExpertTable(**(vars(table) | {"distribution": np.full(len(table.tokens), EVEN)}))
-    with pytest.raises(ValueError, match="0 rows"):
-        fit_experts(even, SHEET)
-
-
-@pytest.mark.parametrize(("tokens", "experts", "chosen"), [(1, 128, 8), (7, 100, 6), (90, 60, 5), (3000, 8, 2)])
-def test_loads_are_choices(tokens, experts, chosen):
-    rng = np.random.default_rng(3)
-    for exponent in (1.01, 1.2):
-        loads = drawn_loads(rng, tokens, experts, chosen, exponent)
-        assert loads.sum() == tokens * chosen
-        assert loads.min() >= 0
-        assert loads.max() <= tokens
-
-
 def test_touched_experts_of_a_table():
     assert touched_in_table(EVEN, 5, 128, 8) == 40
     assert touched_in_table(EVEN, 50, 128, 8) == 128
@@ -128,11 +104,6 @@ def test_popularity_of_a_table(tokens, experts, chosen):
     busiest = float(busiest_load(experts, chosen, tokens, devices=8.0, routing=routing))
     assert busiest == pytest.approx(8 * np.mean(draws) / (tokens * chosen), rel=0.06)
     assert busiest > 1.25
-
-
-def test_popularity_where_all_are_alike():
-    for distribution, tokens in ((EVEN, 40), ("power_law_1.2", 1)):
-        np.testing.assert_allclose(popularity_in_table(distribution, tokens, 128, 8), 1 / 128)
 
 
 def test_reads_a_table(tmp_path):
@@ -168,23 +139,3 @@ def test_reads_a_table(tmp_path):
         expert_table(name, "int4_wo", root=tmp_path)
     with pytest.raises(KernelTableError, match="not modelled"):
         expert_table(name, "fp8", root=tmp_path)
-
-
-def test_experts_whose_kernels_do_not_say_that_they_have_no_gate(tmp_path):
-    columns = {
-        "moe_dtype": ["bfloat16"] * 3,
-        "num_tokens": [3] * 3,
-        "hidden_size": [2688, 2688, 2048],
-        "inter_size": [1856] * 3,
-        "topk": [4] * 3,
-        "num_experts": [32] * 3,
-        "moe_tp_size": [1] * 3,
-        "moe_ep_size": [1] * 3,
-        "distribution": [EVEN] * 3,
-        "kernel_source": ["vllm_unquantizedfusedmoe_triton", "vllm_fused_moe", "vllm_unquantizedfusedmoe_triton"],
-        "latency": [0.5] * 3,
-    }
-    write_tables(tmp_path, moe=columns)
-    np.testing.assert_array_equal(
-        expert_table(TableName("toy", "engine", "1.0", "moe"), root=tmp_path).gated, [0, 1, 1]
-    )

@@ -11,22 +11,17 @@ from hwmodels.analysis.calibration.attention import (
 )
 from hwmodels.analysis.calibration.gemm import (
     HOST_PARAMETERS,
-    PACKED_PARAMETERS,
-    PARAMETERS,
     QUANTIZED_PARAMETERS,
-    REREAD_PARAMETERS,
     baselines,
-    coefficients,
     fit_gemm,
-    from_memory,
     gemm_conditions,
     parameters_of,
     predict_gemm,
 )
-from hwmodels.analysis.calibration.kernel_tables import KERNEL_FORMATS, DataSheet, GemmTable
+from hwmodels.analysis.calibration.kernel_tables import DataSheet, GemmTable
 from hwmodels.analysis.calibration.report import half_of_shapes
 from hwmodels.compute.gpu import gemm_time
-from hwmodels.compute.gpu_attention import GpuAttention, GpuPrefill, decode_attention_time, prefill_attention_time
+from hwmodels.compute.gpu_attention import GpuAttention, GpuPrefill, prefill_attention_time
 
 pytestmark = pytest.mark.device_matrix
 
@@ -55,17 +50,6 @@ def table(noise=0.0):
     return GemmTable(**rows, seconds=times, weight_bits=16.0)
 
 
-def test_eight_numbers_at_most():
-    assert len(PARAMETERS) == len(PACKED_PARAMETERS) == len(QUANTIZED_PARAMETERS) == 8
-    assert parameters_of("bfloat16") is PARAMETERS
-    assert parameters_of("int8_wo") is PACKED_PARAMETERS
-    assert parameters_of("fp8") is QUANTIZED_PARAMETERS
-    assert coefficients({"launch_s": 1.0}, "bfloat16").switch_s == 0.0
-    for name, form in KERNEL_FORMATS.items():
-        found = coefficients({"launch_s": 1.0}, name)
-        assert (found.activation_bytes, found.arithmetic_rate) == (form.activation_bytes, form.arithmetic_rate)
-
-
 def test_recovers_a_gpu():
     measured = table(noise=0.01)
     train = half_of_shapes(K, N)
@@ -91,30 +75,6 @@ def test_the_host_is_found_in_a_table_without_a_graph():
     assert parameters_of("fp8", without_graph=True) == QUANTIZED_PARAMETERS + HOST_PARAMETERS
 
 
-def test_operands_read_again_are_found_in_a_table():
-    """Beyond a cache of 20 MB; a fit that is not told of it misses the times."""
-    truth = TRUTH | {"reread_cost": 2.0}
-    conditions, cache = gemm_conditions(table(), SHEET), 20e6
-    times = np.asarray(predict_gemm("bfloat16", 0.0, cache)(truth, conditions), np.float64)
-    measured = GemmTable(M, K, N, times, 16.0)
-    found, without = (fit_gemm(measured, SHEET, cache_bytes=given) for given in (cache, 0.0))
-    assert found.fit.estimates == pytest.approx(truth, rel=0.05)
-    assert float(found.unit.coefficients.cache_bytes[0]) == cache
-    assert float(without.unit.coefficients.reread_cost[0]) == float(without.unit.coefficients.cache_bytes[0]) == 0.0
-    miss = lambda fitted: np.abs(fitted.predicted_s / times - 1).mean()
-    assert miss(found) < 1e-3 < 0.02 < miss(without)
-    assert parameters_of("fp8", cache_bytes=1.0) == QUANTIZED_PARAMETERS + REREAD_PARAMETERS
-
-
-def test_cached_shapes_are_left_out_whole():
-    measured = table()
-    cached = (K == 1536) & (N == 6144)
-    times = np.where(cached & (M == 3), 1e-7, measured.seconds)
-    rows = GemmTable(M, K, N, times, 16.0)
-    assert (from_memory(rows, SHEET) == ~cached).all()
-    assert fit_gemm(rows, SHEET).fit.estimates["launch_s"] == pytest.approx(3.1e-6, rel=0.02)
-
-
 def test_attention_recovers_a_gpu():
     batch, context, heads = (
         s.ravel().astype(float) for s in np.meshgrid([1, 2, 4, 8, 32], [64, 128, 1024, 8192], [2, 8])
@@ -128,39 +88,6 @@ def test_attention_recovers_a_gpu():
     # No cache served these rows.
     assert {name: found.fit.estimates[name] for name in expected} == pytest.approx(expected, rel=0.03)
     np.testing.assert_allclose(found.predicted_s, times, rtol=2e-3)
-
-
-def test_blocks_of_attention_are_found_in_a_table():
-    batch, context = (
-        s.ravel().astype(float) for s in np.meshgrid([1, 2, 4, 8, 16, 32, 64, 128], [256, 1024, 4096, 16384])
-    )
-    same = lambda value: np.full_like(batch, value)
-    truth = GpuAttention(
-        2e12,
-        9e-6,
-        6e-7,
-        0.85,
-        0.8,
-        3e-6,
-        4e7,
-        2.0,
-        6.0,
-        pair_s=1e-8,
-        block_byte_s=7.5e-11,
-        split_pairs=45.0,
-        multiprocessors=101.0,
-    )
-    shape = {"batch": batch, "context_tokens": context, "num_kv_heads": same(8), "head_dim": same(128)}
-    with jax.enable_x64(True):
-        times = np.asarray(decode_attention_time(truth, **shape))
-    rows = AttentionTable(**shape, num_heads=same(32), seconds=times)
-    found, without = fit_attention(rows, SHEET, blocks=True), fit_attention(rows, SHEET)
-    assert found.fit.estimates["block_byte_s"] == pytest.approx(7.5e-11, rel=0.02)
-    assert found.fit.estimates["split_pairs"] == pytest.approx(45.0, rel=0.02)
-    assert found.unit.multiprocessors == SHEET.multiprocessors
-    np.testing.assert_allclose(found.predicted_s, times, rtol=0.02)
-    assert np.abs(without.predicted_s / times - 1).mean() > 0.05
-    assert "block_byte_s" not in without.fit.estimates
 
 
 def test_prefill_recovers_a_gpu():

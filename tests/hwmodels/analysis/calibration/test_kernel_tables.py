@@ -1,5 +1,3 @@
-import importlib.resources
-
 import pytest
 from kernel_samples import attention_columns, gemm_columns, write_tables
 
@@ -7,7 +5,6 @@ from hwmodels.analysis.calibration.attention import attention_table
 from hwmodels.analysis.calibration.kernel_tables import (
     KernelTableError,
     TableName,
-    data_sheet,
     gemm_formats,
     gemm_table,
     list_tables,
@@ -31,16 +28,6 @@ def test_reads_what_was_written(tmp_path):
     assert read.seconds == pytest.approx(read.batch * read.context_tokens * read.num_kv_heads)
 
 
-def test_data_sheet(tmp_path):
-    write_tables(tmp_path, gemm_columns(lambda m, k, n: m))
-    sheet = data_sheet("toy", multiprocessors=77, root=tmp_path)
-    assert (sheet.peak_flops_per_s, sheet.bandwidth_bytes_per_s, sheet.multiprocessors) == (3e14, 2e12, 77)
-    with pytest.raises(KernelTableError, match="--multiprocessors"):
-        data_sheet("toy", root=tmp_path)
-    with pytest.raises(KernelTableError, match="known: toy"):
-        data_sheet("other", root=tmp_path)
-
-
 def test_errors_say_what_there_is(tmp_path):
     with pytest.raises(KernelTableError, match="no kernel tables"):
         list_tables(root=tmp_path)
@@ -55,12 +42,3 @@ def test_errors_say_what_there_is(tmp_path):
         with pytest.raises(KernelTableError, match=message) as error:
             call()
         assert "\n" not in str(error.value)
-
-
-def test_without_the_package(monkeypatch):
-    def missing(name):
-        raise ModuleNotFoundError(name)
-
-    monkeypatch.setattr(importlib.resources, "files", missing)
-    with pytest.raises(KernelTableError, match="pip install aiconfigurator-core"):
-        list_tables()

@@ -57,22 +57,6 @@ def test_intervals_are_those_of_monte_carlo():
         np.testing.assert_allclose(ends, [low, high], rtol=0.01, err_msg=name)
 
 
-def test_estimates_are_the_numbers_themselves():
-    found = numbers(TIMES, CHANCES, jnp.zeros(3))
-    tokens, cycle_s = 1 + 0.82 * (1 + 0.74 * 1.7), 3 * 2.9e-3 + 11.3e-3 + 1.5e-3
-    assert float(found["cycle_s"].value) == pytest.approx(cycle_s, rel=1e-5)
-    assert float(found["speedup_vs_stored_ar"].value) == pytest.approx(9.5e-3 * tokens / cycle_s, rel=1e-5)
-    assert float(found["tokens_per_s"].value) == pytest.approx(5 * tokens / cycle_s, rel=1e-5)
-
-
-def test_what_does_not_err_has_no_width():
-    sure = dataclasses.replace(TIMES, deviation=jnp.zeros((3, 4)), scatter=jnp.asarray(0.0))
-    assert all(float(number.log_deviation) == 0.0 for number in numbers(sure, CHANCES, jnp.zeros(3)).values())
-    # Plain decoding over itself: the same step errs in both, so that nothing is left.
-    plain = dataclasses.replace(TIMES, cycle=TIMES.stored, engine_s=jnp.asarray(0.0), scatter=jnp.asarray(0.0))
-    assert float(numbers(plain, jnp.zeros(3), jnp.zeros(3))["speedup_vs_stored_ar"].log_deviation) < 1e-6
-
-
 def test_more_cycles_and_better_fits_narrow_intervals():
     few, many = (numbers(TIMES, CHANCES, conditional_errors(CHANCES, n))["tokens_per_s"] for n in (50.0, 5000.0))
     assert float(few.log_deviation) > 1.2 * float(many.log_deviation)
@@ -159,25 +143,6 @@ def test_a_price_never_lies_outside_its_interval(priced, part, low, high):
         assert max(float(above) / total, total / float(below)) == pytest.approx(max(high, 1 / low), rel=1e-4)
     told = [line for line in kernel_remarks(measured, uniform_footprint(16.0)) if line.startswith("biased")]
     assert bool(told) == biased.one_sided
-
-
-def test_equal_steps_are_one(priced):
-    device, (bf16, stored, verify) = priced
-    times = cycle_times(device, bf16=bf16, stored=stored, cycle=[(2.0, stored), (1.0, verify)])
-    runs = times.cycle + times.bf16 + times.stored > 0
-    assert runs.sum() == 2  # the other rows never run
-    np.testing.assert_array_equal(times.cycle[runs], [2.0, 1.0])
-    np.testing.assert_array_equal(times.bf16, times.stored)
-
-
-def test_positions_that_err_together_err_more():
-    apart, together = jnp.eye(3) * 0.04, jnp.full((3, 1), 0.04)
-    sure = dataclasses.replace(TIMES, deviation=jnp.zeros((3, 4)), scatter=jnp.asarray(0.0))
-    one, other = (cycle_numbers(sure, CHANCES, error)["tokens_per_s"].log_deviation for error in (apart, together))
-    # The slopes of 1 + a (1 + b (1 + c)): they add up where one cause moves all, and in quadrature otherwise.
-    slopes = np.array([1 + 0.74 * 1.7, 0.82 * 1.7, 0.82 * 0.74]) * 0.04 / (1 + 0.82 * (1 + 0.74 * 1.7))
-    assert float(one) == pytest.approx(np.sqrt(np.sum(slopes**2)), rel=1e-4)
-    assert float(other) == pytest.approx(np.sum(slopes), rel=1e-4)
 
 
 def test_parts_are_the_whole_step_and_whole_steps_err_as_measured(priced):

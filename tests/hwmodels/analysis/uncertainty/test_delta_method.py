@@ -30,19 +30,6 @@ def test_sums_are_near_monte_carlo():
         assert float(ends[1][index]) == pytest.approx(high, rel=0.02)
 
 
-def test_sources_that_share_causes():
-    # The first errs by 0.3 alone and 0.2 with the second, which errs by 0.4 with it and by no more.
-    metrics = lambda z: jnp.exp(jnp.array([z[0] + z[1], z[0] - z[1]]))
-    found = delta_method(metrics, 2, variance=jnp.array([0.09, 0.0]), shared=jnp.array([[0.2], [0.4]]))
-    np.testing.assert_allclose(found.log_deviation, np.sqrt([0.09 + 0.6**2, 0.09 + 0.2**2]), rtol=1e-5)
-
-
-def test_without_sources_nothing_errs():
-    found = delta_method(lambda z: jnp.array([1.5, 0.5]), 0)
-    np.testing.assert_allclose(found.ends()[0], [1.5, 0.5])
-    np.testing.assert_allclose(probability_above(found), [1.0, 0.0])
-
-
 def test_probability_of_a_gain():
     deviation = 0.1
     found = LogNormal(jnp.exp(jnp.array([0.1, 0.0, -0.2])), jnp.full(3, deviation))

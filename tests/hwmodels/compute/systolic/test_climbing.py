@@ -2,7 +2,6 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from hwmodels import MemoryTier, catalog, step_cost, step_operators, uniform_weight_bits
@@ -54,27 +53,3 @@ def test_slopes_are_those_of_the_value(x64, rows):
         ends = [elasticities(numbers | {name: numbers[name] * jnp.exp(sign * 1e-4)}, 0.05)[0] for sign in (1, -1)]
         difference = float(ends[0] - ends[1]) / 2e-4
         assert float(slopes[name]) == pytest.approx(difference, rel=1e-2, abs=1e-3 * largest), name
-
-
-def test_slopes_at_the_natural_size_are_those_beside_it(x64):
-    """A row less than divides the widths begins a further fold, which a slope at it should not see."""
-    found = {}
-    for rows, columns in ((128.0, 128.0), (127.9, 127.9), (128.1, 128.1), (129.0, 129.0)):
-        numbers = CENTRE | {"rows": rows, "columns": columns, "near": 900e9}
-        found[rows] = elasticities({name: jnp.float64(value) for name, value in numbers.items()}, 0.05)[1]
-    for name in ("rows", "columns"):
-        slopes = np.array([float(one[name]) for one in found.values()])
-        assert np.ptp(slopes) < 0.1, (name, slopes)
-    # More columns take more weights in; a longer column takes longer to load as many more of them.
-    assert found[128.0]["columns"] < -0.2
-    assert abs(found[128.0]["rows"]) < 0.1
-
-
-def test_the_objective_tends_to_the_exact_count(x64):
-    numbers = {name: jnp.float64(value) for name, value in (CENTRE | {"rows": 100.0, "columns": 90.0}).items()}
-    exact = float(elasticities(numbers, 0.0)[0])
-    away = [abs(float(elasticities(numbers, t)[0]) - exact) for t in (0.05, 1e-2, 1e-3, 1e-4, 1e-5)]
-    # Counts are below the exact ones and maxima above, so that the two cancel in part at high temperatures.
-    assert max(away) < 0.05
-    assert np.all(np.diff(away[1:]) < 0)
-    assert away[-1] < 1e-4

@@ -1,15 +1,9 @@
-import chex
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from systolic_samples import SOME_KINDS, array_of
 
-from hwmodels.compute.systolic.array import smooth_buffer_elements, smooth_cycles
 from hwmodels.compute.systolic.unit import COMBINATIONS, gemm_cost
-from hwmodels.numerics.smoothing import smooth_maximum
 
 pytestmark = pytest.mark.device_matrix
 
@@ -35,17 +29,6 @@ def test_by_hand():
             assert float(getattr(cost, name)) == pytest.approx(value, rel=1e-6), name
 
 
-def test_temperature_reaches_cycles_elements_and_the_maximum():
-    array = array_of(13.0, 7.0, "is", "huffllm")
-    cost = jitted_cost(array, 29.0, 50.0, 41.0, temperature=0.3)
-    assert float(cost.compute_s) == pytest.approx(float(smooth_cycles(array, 29, 50, 41, 0.3)) / 7e8, rel=1e-6)
-    reads = float(smooth_buffer_elements(array, 29, 50, 41, 0.3).weight_reads)
-    assert float(cost.weight_s) == pytest.approx(2 * reads / 5.3e10, rel=1e-6)
-    parts = jnp.stack([cost.compute_s, cost.input_s, cost.weight_s, cost.output_s])
-    assert float(cost.total_s) == pytest.approx(float(smooth_maximum(parts, 0.3)), rel=1e-6)
-    assert cost.total_s > 1.001 * jnp.max(parts)
-
-
 @both_combinations
 @pytest.mark.parametrize("temperature", [0.0, 0.3])
 def test_twice_the_rates_halve_the_time_and_change_no_energy(combination, temperature):
@@ -56,28 +39,6 @@ def test_twice_the_rates_halve_the_time_and_change_no_energy(combination, temper
     )
     assert float(two.total_s) == pytest.approx(float(one.total_s) / 2, rel=1e-6)
     assert float(two.total_j) == float(one.total_j)
-
-
-@both_combinations
-@given(rate=st.sampled_from(RATES), factor=st.floats(1, 40), temperature=st.sampled_from([0.0, 0.2]))
-def test_a_higher_rate_never_takes_longer(combination, rate, factor, temperature):
-    array = array_of(13.0, 7.0, "os", "double_buffered")
-    slow, fast = (
-        jitted_cost(a, 29.0, 50.0, 41.0, combination=combination, temperature=temperature).total_s
-        for a in (array, scale(array, (rate,), factor))
-    )
-    assert fast <= slow * (1 + 1e-6)
-
-
-def test_compressed_weights_save_what_they_are_of_the_whole():
-    # Energy of the weight buffer falls in proportion; computing and the other buffers do not change.
-    array = array_of(13, 7)
-    raw, coded = (jitted_cost(array, 29, 50, 41, weight_bits=bits, combination="serial") for bits in (16.0, 11.0))
-    assert float(coded.weight_j) == pytest.approx(float(raw.weight_j) * 11 / 16, rel=1e-6)
-    assert float(coded.weight_s) == pytest.approx(float(raw.weight_s) * 11 / 16, rel=1e-6)
-    assert float(raw.total_j - coded.total_j) == pytest.approx(float(raw.weight_j) * 5 / 16, rel=1e-3)
-    for name in ("compute_s", "input_s", "output_s", "mac_j", "input_j", "output_j"):
-        assert float(getattr(coded, name)) == float(getattr(raw, name))
 
 
 @pytest.mark.parametrize(("combination", "kind"), list(zip(COMBINATIONS, SOME_KINDS)))
@@ -98,19 +59,3 @@ def test_gradient(combination, kind, check_gradient):
         return jnp.sum(jnp.log(cost.total_s) + jnp.log(cost.total_j))
 
     check_gradient(logarithm, (array_of(13.3, 7.7, *kind), [29.1, 50.2, 40.9], [15.0, 11.4, 31.0]))
-
-
-def test_no_retrace_on_new_values_and_a_batch_of_widths():
-    def total_s(array, bits):
-        return jax.vmap(lambda b: gemm_cost(array, 1.0, 50.0, 41.0, weight_bits=b, combination="serial").total_s)(bits)
-
-    traced = jax.jit(chex.assert_max_traces(total_s, n=1))
-    for rows in (13.0, 9.0):
-        array = array_of(rows, 7.0)
-        expected = [gemm_cost(array, 1, 50, 41, weight_bits=b, combination="serial").total_s for b in (4.5, 11.0, 16.0)]
-        np.testing.assert_allclose(traced(array, jnp.array([4.5, 11.0, 16.0])), expected, rtol=1e-6)
-
-
-def test_unknown_combination_is_refused():
-    with pytest.raises(ValueError, match=r"'sum' is unknown; choose one of serial, overlapped"):
-        gemm_cost(array_of(3, 2), 5, 7, 4, combination="sum")

@@ -1,7 +1,5 @@
 """The busiest of several devices: against tokens drawn one by one and experts placed at random, limits, order, gradients."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,15 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hwmodels import (
-    OPERATORS,
     Routing,
     busiest_load,
-    step_operators,
     touched_experts,
-    uniform_weight_bits,
     zipf_routing,
 )
-from hwmodels.network.operators import ExpertSharing, StepShape, busiest_experts
+from hwmodels.network.operators import busiest_experts
 from hwmodels.network.routing import pooled_choices
 
 pytestmark = pytest.mark.device_matrix
@@ -130,34 +125,6 @@ def test_experts_of_the_busiest_device():
     for devices in (2.0, 7.0, 16.0):
         load = 3.0 / devices * float(busiest_load(48.0, 3.0, 1.0, devices=devices))
         assert load == pytest.approx(float(busiest_experts(3.0, 48.0, devices)), rel=1e-6)
-
-
-def test_rows_and_activations_of_the_busiest_device(small):
-    mixture = dataclasses.replace(
-        small, num_moe_layers=2.0, num_experts=48.0, experts_per_token=3.0, expert_intermediate_size=9.0
-    )
-    given = {"tokens": 5, "batch": 7, "context_tokens": 11, "weight_bits": uniform_weight_bits(16.0), "kv_bits": 16}
-    of = lambda sharing, **changes: step_operators(mixture, StepShape(expert_sharing=sharing, **given | changes))
-    alone, spread, sent = of(None), of(ExpertSharing(6.0, 1.0)), of(ExpertSharing(6.0, 3.0))
-    expert, embed = OPERATORS.index("expert_down"), OPERATORS.index("embed")
-    for found, sequences in ((spread, 7.0), (sent, 21.0)):
-        ratio = float(busiest_load(48.0, 3.0, 5.0, devices=6.0, sequences=sequences))
-        assert ratio > 1.1
-        assert found.shapes is not None
-        rows = float(found.shapes.m[expert] * found.shapes.products[expert])
-        assert rows == pytest.approx(sequences * 5 * 3 / 6 * ratio, rel=1e-5)
-        assert float(found.flops[expert]) == pytest.approx(
-            float(alone.flops[expert]) * sequences / 7 / 6 * ratio, rel=1e-5
-        )
-        # Activations of choices come with the rows that are computed here, those of tokens stay.
-        per_choice = 2 * 2.0 * rows * (9.0 + 2.0 * float(small.hidden_size))
-        own = 2 * 2.0 * 2.0 * 35 * float(small.hidden_size)
-        assert float(found.activation_bytes[expert]) == pytest.approx(per_choice + own, rel=1e-5)
-        assert float(found.activation_bytes[embed]) == float(alone.activation_bytes[embed])
-    # One token: each touched expert has exactly one row, on the busiest device too.
-    shapes = of(ExpertSharing(6.0, 1.0), tokens=1, batch=1).shapes
-    assert shapes is not None
-    assert float(shapes.m[expert]) == 1.0
 
 
 def test_gradients(check_gradient):

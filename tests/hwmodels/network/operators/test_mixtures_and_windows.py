@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels import OPERATORS, UNIFORM, Routing, parameters, step_operators, touched_experts, uniform_weight_bits
+from hwmodels import OPERATORS, UNIFORM, parameters, step_operators, touched_experts, uniform_weight_bits
 from hwmodels.network import cached_tokens
 from hwmodels.network.operators import StepShape
 from hwmodels.network.operators.step import visible_in_window
@@ -53,15 +53,6 @@ def test_touched_experts_by_enumeration(experts, chosen, tokens):
     assert float(touched_experts(experts, chosen, tokens)) == pytest.approx(np.mean(counts), rel=1e-5)
 
 
-@pytest.mark.device_matrix
-def test_touched_experts_at_the_ends(check_gradient):
-    assert float(touched_experts(0.0, 0.0, 7.0)) == 0
-    assert float(touched_experts(64.0, 64.0, 1.0)) == 64
-    assert float(touched_experts(64.0, 6.0, 1e6)) == pytest.approx(64)
-    assert np.isfinite(jax.grad(lambda e: touched_experts(e, 0.0, 5.0))(0.0))
-    check_gradient(lambda x: touched_experts(*x), (60.0, 4.0, 17.0))
-
-
 def test_experts_by_hand(mixture):
     # 10 rows choose 20 expert inputs per layer; of 6 experts 6 (1 - (2/3)^10) are touched.
     work = step(mixture)
@@ -82,31 +73,6 @@ def test_experts_by_hand(mixture):
     assert float(shapes.products[i]) == pytest.approx(touched, rel=1e-6)
     assert float(shapes.m[i] * shapes.products[i]) == pytest.approx(20, rel=1e-6)
     assert (float(shapes.k[i]), float(shapes.n[i])) == (9.0, pytest.approx(10.0))
-
-
-@pytest.mark.device_matrix
-def test_one_token_is_one_row_of_each_of_its_experts_whatever_the_pool(mixture):
-    # Not a last digit more: elements in the banks of a memory would take two passes for it.
-    large = dataclasses.replace(mixture, num_experts=128.0, experts_per_token=8.0)
-    pools = jnp.arange(8.0, 129.0)
-    popular = Routing(popularity=jnp.arange(1.0, 33.0) ** -0.4)
-    for routing in (UNIFORM, popular):
-        of_one = lambda pool, routing=routing: (
-            step(large, tokens=1, batch=1, routing=routing, pool_experts=pool).shapes.m
-        )
-        rows = jax.jit(jax.vmap(of_one))(pools)
-        np.testing.assert_array_equal(rows[:, OPERATORS.index("expert_gate_up")], np.ones(len(pools)))
-
-
-def test_experts_read_in_parts_add_up_to_those_stored(mixture):
-    # So many tokens that all experts are touched: everything stored is read once, but for the embedding.
-    work = step(mixture, tokens=400)
-    stored = {kind: float(count) for kind, count in parameters(mixture).items()}
-    assert float(work.weight_bytes.sum()) == pytest.approx(
-        2 * (sum(stored.values()) - stored["embed"] + 5 * 400 * 10), rel=1e-5
-    )
-    assert float(work.stored.experts) == 2 * sum(stored[f"expert_{name}"] for name in ("gate", "up", "down"))
-    assert float(work.stored.dense + work.stored.experts) == pytest.approx(2 * sum(stored.values()))
 
 
 def test_flops_of_matrices_are_two_per_active_weight(mixture, latent):

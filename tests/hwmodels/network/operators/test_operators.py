@@ -149,43 +149,7 @@ def test_steps_differ_in_tokens_widths_logits_and_mode_only(small, workload, foo
         chex.assert_trees_all_close(step_operators(small, step), expected)
 
 
-def test_prefill_computes_logits_of_the_last_token_only(small, workload, footprint):
-    flops = by_name(step_operators(small, prefill_step(workload, footprint=footprint)).flops)
-    assert flops["lm_head"] == 2 * 310 * 3  # three sequences
-    assert flops["gate_up"] == 2 * 2 * 630 * 3 * 53
-
-
-@pytest.mark.parametrize(
-    ("bits", "message"),
-    [({"q": 4.0}, r"lacks kinds \['embed'"), (uniform_weight_bits(4) | {"gates": 4.0}, r"unknown ones \['gates'\]")],
-)
-def test_wrong_kinds_are_refused(small, bits, message):
-    with pytest.raises(ValueError, match=message):
-        step_operators(small, StepShape(tokens=1, batch=1, context_tokens=0, weight_bits=bits, kv_bits=16))
-
-
 @pytest.mark.device_matrix
-def test_vmap_over_tokens_and_batched_leaves_agree(small, workload, footprint):
-    lengths = jnp.array([1.0, 3.0, 8.0])
-
-    @jax.jit
-    def verify(verify_tokens):
-        return step_operators(small, verify_step(workload, footprint=footprint, verify_tokens=verify_tokens))
-
-    mapped, broadcast = jax.vmap(verify)(lengths), verify(lengths)
-    assert mapped.flops.shape == (3, len(OPERATORS))
-    np.testing.assert_allclose(mapped.flops, broadcast.flops, rtol=1e-6)
-    np.testing.assert_allclose(mapped.flops[1], verify(3).flops, rtol=1e-6)
-
-
-@pytest.mark.device_matrix
-def test_no_retrace_on_new_values(small, workload, footprint, jit_once):
-    traced = jit_once(lambda a, w, f: decode_operators(a, w, footprint=f))
-    trees = (small, workload, footprint)
-    traced(*trees)
-    traced(*jax.tree.map(lambda leaf: leaf * 1.5, trees))
-
-
 def test_gradient(small, workload, footprint, check_gradient):
     def total(leaves):
         architecture, workload, footprint = leaves

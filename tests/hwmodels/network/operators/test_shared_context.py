@@ -49,11 +49,6 @@ def test_the_shared_part_counts_once(shape):
     np.testing.assert_array_equal(together.weight_bytes, apart.weight_bytes)
 
 
-def test_one_sequence_shares_with_nobody(shape):
-    alone, sharing = (work_of(shape, batch=1.0, context_tokens=900.0, shared_tokens=tokens) for tokens in (0.0, 900.0))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), alone, sharing)
-
-
 @pytest.mark.parametrize("device", ["rtx-4090", "h200-sxm", "hexagon-v75", "jetson-agx-orin"])
 def test_sharing_never_costs_time(device):
     device, shape = catalog.device(device), catalog.architecture("llama-3.2-1b")

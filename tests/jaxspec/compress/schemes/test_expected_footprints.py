@@ -5,7 +5,7 @@ from math import erf, sqrt
 import numpy as np
 import pytest
 
-from hwmodels import ALL_LAYER_MATRICES, KINDS, LAYER_MATRICES
+from hwmodels import LAYER_MATRICES
 from jaxspec.compress.knobs import checked_values
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
@@ -39,13 +39,6 @@ def test_down_in_more_bits(name):
     assert found["down"] == found["expert_down"] == 8.5
     # One of a shared expert's three.
     assert found["shared"] == pytest.approx((4.5 + 4.5 + 8.5) / 3)
-
-
-def test_only_the_matrices_of_layers_are_compressed():
-    found = expected("q4_0")
-    assert set(found.draft_weight_bits) == set(KINDS)
-    compressed = {kind for kind, bits in found.draft_weight_bits.items() if bits != 16}
-    assert compressed == set(ALL_LAYER_MATRICES)
 
 
 def test_huffman_lies_between_entropy_and_entropy_plus_one():

@@ -14,6 +14,8 @@ every_scheme = pytest.mark.parametrize("scheme", SCHEMES.values(), ids=lambda sc
 CLASSES = ("cassandra1", "cassandra1-midpoint", "cassandra1-head", "cassandra2", "elastic", "q4_0", "tile-q4_0-down8")
 CLASSES += ("int4-channel", "mxfp4")
 every_running_scheme = pytest.mark.parametrize("scheme", RUNNING, ids=lambda scheme: scheme.name)
+#: Those in every run.
+FIRST = pytest.mark.scheme_matrix("cassandra1", "cassandra2", "elastic", "q4_0")
 every_class = pytest.mark.parametrize("scheme", [SCHEMES[name] for name in CLASSES], ids=CLASSES)
 
 encoded = jax.jit(bit_slices.encode)
@@ -58,12 +60,13 @@ def test_what_cannot_run_says_so(scheme):
     schemes.says_that_it_cannot_run(scheme)
 
 
-@pytest.mark.scheme_matrix(*CLASSES)
+@FIRST
 @every_running_scheme
 def test_the_hard_draft_is_a_part_of_the_target(scheme):
     schemes.drafts_a_part_of_the_target(scheme, PART_OF.get(scheme.name, schemes.is_part_of_pattern))
 
 
+@FIRST
 @every_class
 def test_soft_tends_to_hard(scheme):
     schemes.softens(scheme)

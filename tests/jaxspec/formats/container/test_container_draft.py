@@ -14,7 +14,7 @@ from container_samples import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxspec.formats.container import Container, Selection, unpack
+from jaxspec.formats.container import Container, unpack
 
 EXACT = ("cassandra1", "cassandra1-coded", "cassandra1-midpoint")
 
@@ -141,13 +141,6 @@ def test_draft_and_verification_data_of_any_matrix(tmp_path_factory, kept, cut_b
     np.testing.assert_array_equal(read(folder / "a.jspk", "draft")["matrix"], expected)
 
 
-def test_chunks_divide_at_rows(small_chunks, tmp_path):
-    """16 rows of 61 fit into 1000 elements, so that two chunks have 16 and one 6."""
-    matrix = weights((38, 61), seed=4)
-    pack_to(tmp_path / "a.jspk", checkpoint(tmp_path, matrix), "cassandra1")
-    np.testing.assert_array_equal(read(tmp_path / "a.jspk", "draft")["matrix"], truncated(matrix, KEPT, 4))
-
-
 @pytest.mark.scheme_matrix(2)
 @pytest.mark.parametrize("cut_bits", [0, 3, 8])
 def test_shared_exponents_against_plain_python(cut_bits, tmp_path):
@@ -185,16 +178,6 @@ def test_what_is_not_lossless_says_so_and_unpacks_to_its_target(tmp_path):
     once, again = read(tmp_path / "a.jspk", "target"), read(tmp_path / "b.jspk", "target")
     for name, patterns in once.items():
         np.testing.assert_array_equal(again[name], patterns)
-
-
-@pytest.mark.scheme_matrix(2)
-@pytest.mark.parametrize(("kept", "cut_bits"), [(0.0, 0), (0.0, 4), (1.0, 8)])
-def test_shared_exponents_of_nothing_and_of_all(kept, cut_bits, tmp_path):
-    matrix = weights(SHAPE, seed=7)
-    pack_to(tmp_path / "a.jspk", checkpoint(tmp_path, matrix), "cassandra2", ByMagnitude(kept, cut_bits))
-    target, draft = with_shared_exponents(matrix, round(kept * 61), cut_bits)
-    np.testing.assert_array_equal(read(tmp_path / "a.jspk", "target")["matrix"], target)
-    np.testing.assert_array_equal(read(tmp_path / "a.jspk", "draft")["matrix"], draft)
 
 
 @pytest.mark.parametrize("scheme_name", [*EXACT, *BLOCKS, "any-precision", "elastic"])
@@ -247,28 +230,3 @@ def test_a_draft_survives_damage_of_what_it_does_not_read(tmp_path):
     after = read(tmp_path / "a.jspk", "draft")
     for name, patterns in before.items():
         np.testing.assert_array_equal(after[name], patterns)
-
-
-class UnevenSplit(ByMagnitude):
-    """Keeps one value less than it says in one row."""
-
-    def keep(self, form, rows, kept_per_row):
-        mask = super().keep(form, rows, kept_per_row)
-        mask[2, np.argmax(mask[2])] = False
-        return mask
-
-
-class TooManyBits(ByMagnitude):
-    """Cuts more bits than a mantissa has."""
-
-    def selection(self, form):
-        return Selection(3, 9) if form.name == "matrix" else None
-
-
-@pytest.mark.parametrize("split", [UnevenSplit(), TooManyBits()])
-@pytest.mark.parametrize("scheme_name", [*EXACT, *BLOCKS])
-def test_a_split_against_its_promise_packs_nothing(scheme_name, split, tmp_path):
-    source = checkpoint(tmp_path, weights(SHAPE, seed=13))
-    with pytest.raises((ValueError, AssertionError)):
-        pack_to(tmp_path / "a.jspk", source, scheme_name, split)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.safetensors"]

@@ -1,16 +1,13 @@
 """No container grows by coding: what gains nothing is stored as it is, says so, and is read by both parts whole."""
 
-import json
-
 import ml_dtypes
 import numpy as np
 import pytest
-from container_samples import ByMagnitude, directory_of, pack_to, tensor, weights, write_checkpoint
+from container_samples import ByMagnitude, pack_to, tensor, weights, write_checkpoint
 
 from jaxspec.formats.container import CODECS, Container, unpack
-from jaxspec.formats.container.codec import CodedSize
 from jaxspec.studies.pack.run import describe, inspect_file
-from jaxspec.studies.pack.view import tensor_table, whole_lines
+from jaxspec.studies.pack.view import whole_lines
 
 RANDOM = np.random.default_rng(1).integers(1 << 16, size=(64, 96)).astype(np.uint16)
 COLUMN = weights((4096, 1), seed=2)
@@ -100,47 +97,6 @@ def test_a_draft_of_few_values_costs_its_mask_and_no_more(tmp_path, scheme_name,
     assert ((draft != 0).sum(axis=1) <= round(kept * 640)).all()
     assert entry.draft_bytes < 0.75 * matrix.nbytes
     assert entry.stored_bytes <= matrix.nbytes * 17 / 16
-
-
-def test_what_coding_really_takes_decides(tmp_path):
-    """Exponents of 8 equally frequent values: 4.5 bits in unary instead of 8; of 32: 16.5, more than they save."""
-    rng = np.random.default_rng(8)
-    tensors = []
-    for symbols in (8, 12, 20, 32):
-        exponents = rng.integers(symbols, size=(64, 96)) + 100
-        patterns = (exponents << 7 | rng.integers(128, size=(64, 96))).astype(np.uint16)
-        tensors.append(tensor(f"{symbols}", "BF16", patterns))
-    path = write_checkpoint(tmp_path / "m.safetensors", tensors)
-    pack_to(tmp_path / "a.jspk", path, "cassandra1", ByMagnitude(1.0, 4))
-    with Container(tmp_path / "a.jspk") as container:
-        codecs = {name: found.codec for name, found in container.tensors.items()}
-    assert codecs == {"8": "cassandra1", "12": "cassandra1", "20": "raw", "32": "raw"}
-
-
-def test_coding_that_cannot_gain_any_more_is_given_up(small_chunks, tmp_path, monkeypatch):
-    """After the first of many chunks, and nothing of them stays in the file."""
-    path = write_checkpoint(tmp_path / "m.safetensors", [tensor("w", "BF16", RANDOM), tensor("v", "BF16", COLUMN)])
-    chunks, add = [], CodedSize.add
-    monkeypatch.setattr(CodedSize, "add", lambda self, found: (chunks.append(len(found)), add(self, found)))
-    told = []
-    pack_to(tmp_path / "a.jspk", path, "cassandra1", on_bytes=lambda count, name: told.append((name, count)))
-    divided = [number for number in chunks if number > 1]
-    assert 1 <= len(divided) < 6 + 5
-    totals = {name: sum(count for found, count in told if found == name) for name in ("w", "v")}
-    assert totals == {"w": RANDOM.nbytes, "v": COLUMN.nbytes}
-    assert (tmp_path / "a.jspk").stat().st_size < path.stat().st_size + 2000
-
-
-def test_why_a_tensor_is_whole_is_checked(source, tmp_path):
-    pack_to(tmp_path / "a.jspk", source, "cassandra1")
-    with Container(tmp_path / "a.jspk") as container:
-        whole = container.tensors["random"].whole
-        table = tensor_table(describe(container))
-    assert whole.why == "gain"
-    assert table.caption is not None
-    listed = directory_of((tmp_path / "a.jspk").read_bytes())[0]["tensors"][0]["whole"]
-    assert listed == list(whole)
-    assert json.dumps(listed)
 
 
 @pytest.fixture(scope="module")

@@ -88,8 +88,3 @@ def check(found):
 
 def test_memory_of_packing_and_unpacking(tmp_path):
     check(measure(tmp_path, "huffman", 127))
-
-
-@pytest.mark.parametrize("scheme_name", ["cassandra1-coded", "any-precision"])
-def test_memory_of_the_other_schemes(scheme_name, tmp_path):
-    check(measure(tmp_path, scheme_name, 190))

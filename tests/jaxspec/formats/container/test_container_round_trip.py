@@ -19,7 +19,7 @@ from container_samples import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxspec.formats.container import Container, open_checkpoint, pack, unpack
+from jaxspec.formats.container import Container, unpack
 
 #: Bytes of an element of every dtype that safetensors names.
 ITEM_BYTES = {
@@ -82,55 +82,6 @@ def test_every_pattern_among_ordinary_weights(scheme_name, tmp_path):
 def test_all_kept_none_kept_all_cut_none_cut(scheme_name, kept, cut_bits, tmp_path):
     source = write_checkpoint(tmp_path / "model.safetensors", [tensor("a", "BF16", weights((20, 61), seed=3))])
     assert_survives(source, tmp_path, scheme_name, split=ByMagnitude(kept, cut_bits))
-
-
-def test_half_precision_may_lose_all_ten_bits(tmp_path):
-    patterns = weights((20, 61), seed=3, dtype=np.float16)
-    source = write_checkpoint(tmp_path / "model.safetensors", [tensor("a", "F16", patterns)])
-    path = assert_survives(source, tmp_path, "cassandra1", split=ByMagnitude(1.0, 10))
-    with Container(path) as container:
-        assert sorted(container.tensors["a"].chunks[0]) == ["exponent", "low", "sign"]
-        np.testing.assert_array_equal(container.read("a", "draft"), patterns.reshape(-1) & 0xFC00)
-
-
-@pytest.mark.parametrize("scheme_name", LOSSLESS)
-@pytest.mark.parametrize("content", ["one symbol", "zeros", "256 symbols", "runs"])
-def test_few_and_many_symbols(everything_coded, scheme_name, content, tmp_path):
-    exponents = {
-        "one symbol": np.full(20 * 61, 121),
-        "zeros": np.zeros(20 * 61, np.int64),
-        "256 symbols": np.concatenate([np.arange(256), np.full(20 * 61 - 256, 9)]),
-        "runs": np.repeat(np.arange(4), 305),
-    }[content]
-    low = 0 if content == "zeros" else np.random.default_rng(4).integers(1 << 7, size=20 * 61)
-    patterns = (exponents << 7 | low).astype(np.uint16).reshape(20, 61)
-    source = write_checkpoint(tmp_path / "model.safetensors", [tensor("a", "BF16", patterns)])
-    path = assert_survives(source, tmp_path, scheme_name)
-    assert directory_of(path.read_bytes())[0]["tensors"][0]["codec"] == scheme_name
-
-
-@pytest.mark.scheme_matrix(2)
-@pytest.mark.parametrize("scheme_name", LOSSLESS)
-def test_tensors_of_many_chunks(small_chunks, scheme_name, tmp_path):
-    """Chunks of 1000 elements: two and a rest, whole ones, one less one, some rows, and rows longer than a chunk."""
-    tensors = [
-        tensor("odd", "BF16", weights((2999,), seed=5)),
-        tensor("even", "BF16", weights((3000,), seed=6)),
-        tensor("short", "BF16", weights((999,), seed=7)),
-        tensor("rows", "BF16", weights((29, 77), seed=8)),
-        tensor("long rows", "BF16", weights((2, 1001), seed=9)),
-        tensor("half rows", "F16", weights((29, 77), seed=10, dtype=np.float16)),
-        Tensor("numbers", "I64", (1001,), np.arange(1001, dtype=np.int64).tobytes()),
-    ]
-    source = write_checkpoint(tmp_path / "model.safetensors", tensors)
-    path = assert_survives(source, tmp_path, scheme_name)
-    found = {entry["name"]: entry for entry in directory_of(path.read_bytes())[0]["tensors"]}
-    chunks = {name: len(entry["chunks"]) for name, entry in found.items()}
-    assert (chunks["odd"], chunks["even"], chunks["short"], chunks["numbers"]) == (3, 3, 1, 9)
-    if scheme_name.startswith("cassandra"):
-        # Whole rows: 12 of 77 fit into 1000, and one of 1001 does not.
-        assert (chunks["rows"], chunks["long rows"]) == (3, 2)
-        assert found["rows"]["chunk_elements"] == 12 * 77
 
 
 def rounded_float32(n, *, seed):
@@ -265,21 +216,3 @@ def test_packing_twice_gives_the_same_bytes(tmp_path):
         for name in ("one.jspk", "two.jspk"):
             pack_to(tmp_path / name, source, scheme_name)
         assert (tmp_path / "one.jspk").read_bytes() == (tmp_path / "two.jspk").read_bytes()
-
-
-@pytest.mark.scheme_matrix
-def test_fields_that_never_change_are_not_stored(tmp_path):
-    """float32 weights that were bfloat16 once: both low bytes are zero, and cost nothing."""
-    values = np.random.default_rng(3).standard_normal((70, 90)).astype(ml_dtypes.bfloat16)
-    same = np.full((70, 90), -0.75, ml_dtypes.bfloat16)
-    safetensors.numpy.save_file(
-        {"wide": values.astype(np.float32), "narrow": values, "same": same}, tmp_path / "w.safetensors"
-    )
-    path = tmp_path / "w.jspk"
-    pack(open_checkpoint(tmp_path / "w.safetensors"), path, "huffman")
-    with Container(path) as container:
-        stored = {n: sum(s.length for c in t.chunks for s in c.values()) for n, t in container.tensors.items()}
-        for name, expected in (("wide", values.astype(np.float32).view(np.uint32)), ("same", same.view(np.uint16))):
-            np.testing.assert_array_equal(container.read(name), expected.reshape(-1))
-    assert stored["wide"] == pytest.approx(stored["narrow"], abs=8)  # sign and mantissa are two planes, not one
-    assert stored["same"] == 70 * 90  # a byte of sign and mantissa each

@@ -39,11 +39,3 @@ def test_unary_codewords(symbols, piece, monkeypatch):
     read = read_unary(data, found.size)
     np.testing.assert_array_equal(read.ranks, ranks[found])
     assert read.largest == ranks[found].max()
-
-
-def test_what_is_longer_than_any_codeword_is_said():
-    data = np.zeros(100, np.uint8)
-    data[99] = 1
-    read = read_unary(data, 1)
-    assert (read.ranks.tolist(), read.largest) == ([255], 799)
-    assert read_unary(np.zeros(3, np.uint8), 0).largest == -1

@@ -22,8 +22,7 @@ from container_samples import (
 from damage_samples import refused
 
 from jaxspec.compress.schemes import SCHEMES
-from jaxspec.formats.container import Container, packed_form, slice_codec, unpack
-from jaxspec.formats.container.tensors import header_of_text, parse_header, with_dtypes
+from jaxspec.formats.container import Container, packed_form, unpack
 
 SCHEME = SCHEMES["any-precision"]
 VALUES = {"BF16": ml_dtypes.bfloat16, "F16": np.float16}
@@ -123,28 +122,6 @@ def test_readings_share_all_sections(tmp_path):
 
 
 @pytest.mark.scheme_matrix
-def test_short_rows_are_worked_on_in_parts(everything_coded, monkeypatch, tmp_path):
-    """Filled up to a group they would be ten times as long as their chunk."""
-    monkeypatch.setattr(slice_codec, "CHUNK_ELEMENTS", 160)
-    patterns = matrix((33, 3))
-    path, _ = packed_matrix(tmp_path, patterns)
-    with Container(path) as container:
-        found = container.read("matrix").reshape(33, 3)
-    np.testing.assert_array_equal(found, np.asarray(target(values_of(patterns))).view(np.uint32))
-
-
-@pytest.mark.scheme_matrix
-def test_chunks_divide_at_rows(small_chunks, tmp_path):
-    patterns = matrix((38, 61))
-    path, _ = packed_matrix(tmp_path, patterns)
-    with Container(path) as container:
-        assert len(container.tensors["matrix"].chunks) == 3
-        np.testing.assert_array_equal(
-            container.read("matrix").reshape(38, 61), np.asarray(target(values_of(patterns))).view(np.uint32)
-        )
-
-
-@pytest.mark.scheme_matrix
 @pytest.mark.parametrize("slice_bits", [2, 4, 6])
 def test_bytes_are_those_of_the_footprint(slice_bits, tmp_path):
     patterns = matrix((96, 200))
@@ -185,49 +162,6 @@ def test_unpacking_writes_float32_under_a_header_that_says_so(tmp_path):
     length = int.from_bytes(content[:8], "little")
     assert length % 8 == 0
     assert json.loads(content[8 : 8 + length])["__metadata__"] == {"format": "pt"}
-
-
-def test_a_header_keeps_its_order_and_what_is_empty_stays_in_its_place():
-    spans = {"b": ("BF16", [2, 3], [0, 12]), "z": ("BF16", [0], [12, 12]), "c": ("BF16", [1, 2], [12, 16])}
-    text = json.dumps({n: {"dtype": d, "shape": s, "data_offsets": o} for n, (d, s, o) in spans.items()})
-    changed = with_dtypes(text, {"b": "F32"})
-    assert list(json.loads(changed)) == list(spans)
-    placed = [(tensor.form.name, tensor.form.dtype, tensor.start) for tensor in parse_header(header_of_text(changed))]
-    assert placed == [("b", "F32", 0), ("c", "BF16", 24), ("z", "BF16", 24)]
-    before = [tensor.form.name for tensor in parse_header(header_of_text(text))]
-    assert before == [name for name, _, _ in placed]
-    assert with_dtypes(text, {}) == text
-
-
-@pytest.mark.scheme_matrix
-def test_matrices_of_one_form_are_coded_or_raw_alike(tmp_path):
-    """Networks stack them, so that they must be given back in one type, whatever their values and their places are."""
-    coded = {}
-    for columns in range(20, 80, 3):
-        tensors = [tensor(f"m{i}", "BF16", matrix((16, columns), seed=i)) for i in range(4)]
-        source = write_checkpoint(tmp_path / f"{columns}.safetensors", tensors)
-        pack_to(tmp_path / "a.jspk", source, "any-precision", ByMagnitude(1.0, 4))
-        with Container(tmp_path / "a.jspk") as container:
-            (coded[columns],) = {found.codec for found in container.tensors.values()}
-            # What is coded gains, so that no container grows.
-            assert (tmp_path / "a.jspk").stat().st_size < source.stat().st_size * 1.02 + 800
-    assert set(coded.values()) == {"any-precision", "raw"}
-
-
-@pytest.mark.parametrize("dtype", ["F32", "F64"])
-def test_other_tensors_stay_as_they_are(dtype, tmp_path):
-    values = np.random.default_rng(0).standard_normal((40, 61)).astype(np.float64 if dtype == "F64" else np.float32)
-    path, _ = packed_matrix(tmp_path, values, dtype)
-    with Container(path) as container:
-        assert container.tensors["matrix"].codec == "raw"
-        assert container.read("matrix").tobytes() == values.tobytes()
-
-
-@pytest.mark.parametrize("cut_bits", [1, 7, 9, -1])
-def test_bits_that_no_draft_may_read_pack_nothing(cut_bits, tmp_path):
-    with pytest.raises(ValueError, match="upper bits of values packed as 'BF16' cannot be; there are 2 to 6"):
-        packed_matrix(tmp_path, matrix((40, 61)), cut_bits=cut_bits)
-    assert not (tmp_path / "a.jspk").exists()
 
 
 @pytest.mark.parametrize(

@@ -333,6 +333,7 @@ def test_no_attack_succeeds_or_outlives_its_call(user, tools, open_folder):
     assert len(texts) > 40
 
 
+@pytest.mark.signals(2)
 @pytest.mark.parametrize(("user", "tools"), WAYS)
 def test_honest_samples_hold_where_code_is_isolated(user, tools, open_folder):
     start, _ = command(user, tools, open_folder / "tools", seconds=30)

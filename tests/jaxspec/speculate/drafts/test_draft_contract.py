@@ -111,7 +111,7 @@ def drafts(target, random_network):
 NAMES = ("self", "ngram", "head", "network", "q4", "layer-skip", "sparse-kv-25", "lookahead", "medusa", "table")
 
 
-@pytest.mark.network("self", "ngram", "network")
+@pytest.mark.network("self", "ngram")
 @pytest.mark.parametrize("name", NAMES)
 def test_chains_and_trees_give_one_text_in_one_compilation(drafts, name):
     contract.gives_one_text(drafts[name])

@@ -1,6 +1,5 @@
 """Drafts lie where their target lies: on a mesh, or in host memory."""
 
-import dataclasses
 import json
 import os
 import subprocess
@@ -14,7 +13,7 @@ import pytest
 from draft_cycles import HEAD, SMALL, TARGET
 from safetensors.numpy import load_file, save_file
 
-from jaxspec.models import embedded, load_directory, save_directory
+from jaxspec.models import load_directory, save_directory
 from jaxspec.models.draft_head import abstract_head_params
 from jaxspec.models.head_files import save_head
 from jaxspec.models.streamed import is_streamed
@@ -59,14 +58,6 @@ def test_drafts_share_the_mesh_of_their_target(written):
         assert [four[key] for key in ("tokens", "cycles")] == [one[key] for key in ("tokens", "cycles")], name
         if name != "head":  # its own matrices are everywhere, as they are
             assert four["devices"] == [4], name
-
-
-def test_a_rounded_target_has_the_head_of_its_file(written):
-    loaded = load_directory(written / "target")
-    rounded = dataclasses.replace(loaded, params=target_params(loaded.params), rounded=True)
-    assert rounded.params["embed"].dtype == jnp.bfloat16
-    head = embedded.load_draft_head(written / "head", rounded)
-    np.testing.assert_array_equal(head.ends.embed, rounded.params["embed"].values())
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -6,15 +6,11 @@ import numpy as np
 import pytest
 from elastic_networks import elastic_pair, mixture
 
-from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.kv import compress_cache, round_kv
-from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
-from jaxspec.compress.schemes.elastic import ELASTIC
-from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward_text
 from jaxspec.speculate.acceptance import TargetText, all_starts, compare_cycles
 from jaxspec.speculate.chunks import Prompts
-from jaxspec.speculate.drafts import ElasticDraft, ReadyDraft, SelfDraft, compressed_copy
+from jaxspec.speculate.drafts import ElasticDraft, ReadyDraft
 from jaxspec.speculate.drafts.interface import Committed, Level, Root
 from jaxspec.speculate.engine import autoregressive_tree
 from jaxspec.speculate.expansion import tree_limits
@@ -155,14 +151,3 @@ def test_the_pool_is_what_the_routers_chose(jit, pair):
     np.testing.assert_allclose(
         target.hotness[0, 0], 0.25 * memory.hotness[0, 0] + jnp.asarray([0, 0.5, 0, 0, 0, 0, 0, 1.5, 1])
     )
-
-
-def test_only_a_mixture_with_the_knob_has_pools(pair):
-    dense = DecoderConfig(
-        vocab_size=5, hidden_size=8, intermediate_size=6, num_layers=1, num_heads=2, num_kv_heads=1, head_dim=4
-    )
-    assert isinstance(compressed_copy(dense, {}, uniform_knobs(ELASTIC, dense)).draft, SelfDraft)
-    assert isinstance(compressed_copy(CONFIG, {}, uniform_knobs(CASSANDRA1, CONFIG)).draft, SelfDraft)
-    assert compressed_copy(CONFIG, {}, pair[1].knobs, sharing=3).draft == ElasticDraft(CONFIG, 3)
-    with pytest.raises(ValueError, match="no experts"):
-        ElasticDraft(dense)

@@ -133,7 +133,7 @@ TREES = {
 }
 
 
-@pytest.mark.network("branches")
+@pytest.mark.network
 @pytest.mark.parametrize("name", TREES)
 def test_embedded_text_and_cycles_are_as_predicted(name):
     """Greedy text is the target's own, and a replay counts the cycles that decoding takes, without decoding."""

@@ -31,6 +31,7 @@ def drafted(random_network, rows, target_rows=TARGET.vocab_size):
     return NetworkDraft(own, target_rows=target_rows), random_network(own, 3, sharpness=3.0)
 
 
+@pytest.mark.network(1)
 @pytest.mark.parametrize("rows", [7, 14])
 def test_decoding_with_other_rows_is_lossless(rows, target_params, random_network):
     draft, params = drafted(random_network, rows)

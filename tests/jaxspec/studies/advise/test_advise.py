@@ -233,6 +233,7 @@ def test_no_draft_at_any_batch_loads_none(tmp_path):
     assert not any("not free" in note for note in result.notes)
 
 
+@pytest.mark.study
 def test_experts_of_their_own_width_are_priced_as_predict_does(tmp_path):
     """gpt-oss in MXFP4: the step without a draft, and the bits of all other weights."""
     mixture = {"architecture": "gpt-oss-20b", "device": "h200-sxm", "engine": "vllm", "context": 700}

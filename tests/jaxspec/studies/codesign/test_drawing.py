@@ -18,13 +18,6 @@ def problem():
     return make_problem(config_of(draws=256))
 
 
-def test_the_same_seed_draws_the_same_and_the_best_come_first(problem):
-    one, two = (draw(problem, 100, np.random.default_rng(3)) for _ in range(2))
-    np.testing.assert_array_equal(one.values, two.values)
-    assert np.all(np.diff(one.merits) >= 0)
-    np.testing.assert_allclose(merit(problem.values(one.values[:5])), one.merits[:5], atol=1e-3)
-
-
 def test_the_best_that_differ(problem):
     drawn = draw(problem, 256, np.random.default_rng(3))
     chosen = best_that_differ(problem, drawn, 6)

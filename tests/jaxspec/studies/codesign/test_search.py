@@ -25,18 +25,3 @@ def test_every_start_finds_the_optimum():
     for one in climb(flat, STARTS, iterations=50):
         np.testing.assert_allclose(one.place[:2], np.sqrt(0.1) * np.array([1, 2]), atol=2e-3)
         assert one.path[-1][1] <= 1e-4
-
-
-def test_a_start_does_not_notice_the_others():
-    alone = climb(flat, STARTS[1:2], iterations=50, size=5)[0]
-    together = climb(flat, STARTS, iterations=50, size=5)[1]
-    np.testing.assert_array_equal(alone.place, together.place)
-    assert alone.path == together.path
-
-
-def test_fixed_variables_stay_and_questions_end():
-    found = climb(flat, STARTS, iterations=50, fixed=[False, True, False])
-    np.testing.assert_array_equal([one.place[1] for one in found], STARTS[:, 1])
-    assert all(len(one.path) <= 3 for one in climb(flat, STARTS, iterations=50, questions=3))
-    nothing_moves = climb(flat, STARTS, iterations=50, fixed=[True] * 3)
-    np.testing.assert_array_equal([one.place for one in nothing_moves], STARTS)

@@ -1,26 +1,20 @@
 """Whose kernels price a compression that rounds activations, and what its entry says of that."""
 
 import dataclasses
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hwmodels import DraftCost, catalog
-from hwmodels.networks import LatentSizes
+from hwmodels import DraftCost
 from jaxspec.compress.fitted import fitted_footprint
-from jaxspec.errors import InputError
-from jaxspec.models.blocks import LatentAttention
 from jaxspec.models.config import DecoderConfig
-from jaxspec.settings.compressions import COMPRESSIONS, LOSSY_NAMES
+from jaxspec.settings.compressions import COMPRESSIONS
 from jaxspec.studies import CompareConfig
-from jaxspec.studies.compare.entries import _compressions
 from jaxspec.studies.compare.result import Quality
 from jaxspec.studies.compare.run import contest_on, price_chains, with_own_kernels
 from jaxspec.studies.compare.stages import CompareStages
-from jaxspec.studies.engine_pricing import placed
 from jaxspec.studies.measured.pricing import resolve_pricing
 
 NETWORK = DecoderConfig(
@@ -28,14 +22,6 @@ NETWORK = DecoderConfig(
 )
 W8A8 = COMPRESSIONS["smoothquant-w8a8"]
 
-MORE = """
-[[spill]]
-bandwidth_bytes_per_s = { value = 50e9, source = "made" }
-efficiency = { value = 0.9, source = "made" }
-capacity_bytes = { value = 1e12, source = "made" }
-[engine_terms]
-cycle_s = { value = 1e-3, source = "made" }
-"""
 
 pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.study]
 
@@ -76,40 +62,6 @@ def test_a_device_with_measured_kernels_prices_the_step_with_them():
     assert step_s["autoregressive"] == pytest.approx(prices.ar_bf16_s, rel=1e-6)
     assert found["smoothquant-w8a8"].statement == f"{W8A8.title}; {said}"
     assert [each.activation_bits.known for each in found.values()] == [16, 16, 8]
-
-
-@pytest.fixture
-def own_device(tmp_path):
-    """A calibrated GPU with a memory beside its own, whose file says what this package's loop spends."""
-    catalogued = Path(catalog.__file__).with_name("devices") / "a100-sxm-80gb.toml"
-    path = tmp_path / "mine.toml"
-    path.write_text(catalogued.read_text(encoding="utf-8") + MORE, encoding="utf-8")
-    return str(path)
-
-
-def test_kernels_of_rounded_activations_leave_placement_as_it_is(own_device):
-    config = CompareConfig(device=(own_device,), placement="external")
-    pricing = placed(resolve_pricing(config, own_device, NETWORK), config, own_device)
-    own, said = with_own_kernels(config, own_device, pricing, NETWORK, W8A8)
-    assert "(sq)" in str(said)
-    assert own.device.matrix_unit != pricing.device.matrix_unit
-    assert dataclasses.replace(own.device, matrix_unit=pricing.device.matrix_unit) == pricing.device
-
-
-def test_networks_with_latent_attention_leave_rounded_activations_out_or_refuse_them():
-    latent = LatentSizes(kv_rank=5, rope_head_dim=4, value_head_dim=4)
-    network = dataclasses.replace(NETWORK, attention=(LatentAttention(),), latent=latent)
-    kept, left_out = _compressions(CompareConfig(), network)
-    rounding = {name for name, facts in COMPRESSIONS.items() if facts.inputs is not None or facts.kv is not None}
-    assert {"smoothquant-w8a8", "rotated-w4a4", "duquant-w4a4", "qoq-w4a8kv4"} < rounding
-    assert set(left_out) == rounding == set(LOSSY_NAMES) - set(kept)
-    with pytest.raises(
-        InputError, match="rotated-w4a4 rounds activations to 4 bits, which networks with latent"
-    ) as caught:
-        _compressions(CompareConfig(lossy=("q4_0", "rotated-w4a4")), network)
-    assert "\n" not in str(caught.value)
-    assert _compressions(CompareConfig(lossy=("q4_0", "smoothquant-w8")), network) == (("q4_0", "smoothquant-w8"), {})
-    assert _compressions(CompareConfig(), NETWORK) == (LOSSY_NAMES, {})
 
 
 def test_keys_and_values_of_4_bits_are_priced_with_their_scales():

@@ -19,7 +19,6 @@ from jaxspec.models.stored import as_computed
 from jaxspec.runs import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies import EvaluateConfig, ExportConfig, TuneConfig, export_draft
-from jaxspec.studies.export import run as export_module
 from jaxspec.studies.export.run import open_run
 
 pytestmark = pytest.mark.study
@@ -150,27 +149,6 @@ def test_device_and_configuration_choose(quick, knobs, tmp_path):
     assert (grid.configuration, grid.draft_length.value) == ("grid", 5)
     zeros = np.mean(np.asarray(load_directory(tmp_path / "grid").params["layers"]["down"], np.float32) == 0)
     assert zeros == pytest.approx(round(0.4 * 24) / 24)
-
-
-def test_shards_are_one_network(quick, monkeypatch, tmp_path):
-    monkeypatch.setattr(export_module, "SHARD_BYTES", 4000)
-    quick(tmp_path / "sharded")
-    monkeypatch.undo()
-    quick(tmp_path / "whole")
-    names = sorted(path.name for path in (tmp_path / "sharded").glob("*.safetensors"))
-    assert len(names) > 2
-    assert names[0] == f"model-00001-of-{len(names):05}.safetensors"
-    index = json.loads((tmp_path / "sharded/model.safetensors.index.json").read_text())
-    tensors = load_file(tmp_path / "whole/model.safetensors")
-    assert set(index["weight_map"]) == set(tensors)
-    assert index["metadata"]["total_size"] == sum(tensor.nbytes for tensor in tensors.values())
-    one, other = (load_directory(tmp_path / name).params for name in ("sharded", "whole"))
-    jax.tree.map(lambda a, b: np.testing.assert_array_equal(patterns(a), patterns(b)), one, other)
-    # An export of one file in its place leaves no shard behind, which would be taken for more weights.
-    quick(tmp_path / "sharded", force=True)
-    assert not list((tmp_path / "sharded").glob("model-*"))
-    assert not (tmp_path / "sharded/model.safetensors.index.json").exists()
-    load_directory(tmp_path / "sharded")
 
 
 def refusal(function):

@@ -1,7 +1,6 @@
 """Exports of schemes that round the target: it is written beside the draft, and both are the run's bit for bit."""
 
 import json
-import re
 import shutil
 
 import jax
@@ -12,7 +11,6 @@ from finished_runs import write_run
 
 from jaxspec.compress import find_scheme
 from jaxspec.compress.knobs import uniform_knobs
-from jaxspec.errors import InputError
 from jaxspec.models import load_directory
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.stored import as_computed
@@ -124,21 +122,3 @@ def test_a_streamed_run_exports_the_same_files(make, tmp_path):
         export(run, tmp_path / name)
     for name in ("model.safetensors", "target/model.safetensors"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "streamed" / name).read_bytes()
-
-
-def test_what_is_refused(make, tiny_model, tmp_path):
-    run, _ = make("q8_0", {})
-    with pytest.raises(
-        InputError, match=r"of scheme q8_0 it is the target itself; export a run of one of cassandra1, "
-    ):
-        export(run, tmp_path / "out")
-    # A run on an exported target, exported to where that target is.
-    first, _ = make("cassandra2", CUT)
-    export(first, tmp_path / "there")
-    second, _ = make("cassandra2", CUT, tmp_path / "there" / "target")
-    with pytest.raises(
-        InputError, match=re.escape("has in its folder 'target' the target's folder; give another --out")
-    ):
-        export_draft(ExportConfig(run=str(second), prompts=0), tmp_path / "there", force=True)
-    assert not (tmp_path / "out").exists()
-    load_directory(tmp_path / "there" / "target")

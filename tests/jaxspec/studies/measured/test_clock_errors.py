@@ -10,8 +10,7 @@ import pytest
 from hwmodels import NO_ENGINE, DraftCost, catalog
 from hwmodels.analysis.uncertainty.kernel_errors import loop_scatter
 from hwmodels.compute.unit import ErrorInterval
-from jaxspec.host.stopwatch import TimedWay
-from jaxspec.studies.measured.stopwatch import clocked_way, predict_ways
+from jaxspec.studies.measured.stopwatch import predict_ways
 
 pytestmark = pytest.mark.study
 
@@ -37,17 +36,6 @@ def told(device, draft=None, terms=NO_ENGINE):
 WHOLE = machine(ErrorInterval("steps", 16.0, LOW, HIGH, 0.90))
 
 
-def test_a_step_errs_as_steps_that_were_held_out():
-    for way in told(WHOLE):
-        assert way.errors.step_s == pytest.approx(STEP, rel=1e-4)
-        assert way.errors.verify_s == pytest.approx(STEP, rel=1e-4)
-        # Half of the variance is each step's own: a cycle of several steps errs less than one of them,
-        assert 0.7 * STEP < way.errors.cycle_s < STEP
-        # and what all have in common cancels in a speedup.
-        assert way.errors.speedup < STEP * math.sqrt(1.5)
-    assert told(machine())[0].errors is None
-
-
 def test_a_cycle_errs_as_cycles_that_were_held_out():
     """Beyond what its steps err by; of a step without speculation nothing changes."""
     plain = told(WHOLE)[0].errors
@@ -61,31 +49,3 @@ def test_a_cycle_errs_as_cycles_that_were_held_out():
     # Cycles that err less than steps add nothing, and neither does a file without them.
     assert loop_scatter(machine(WHOLE.matrix_unit.spreads[0], ErrorInterval("cycles", 32.0, 0.99, 1.01, 0.90))) == 0.0
     assert loop_scatter(WHOLE) == loop_scatter(machine()) == 0.0
-
-
-def clocked(way):
-    """The way as a result has it, with made measurements: 3 tokens per turn, where decoding alone makes 2."""
-    samples = np.array([1.0, 1.1, 0.9])
-    clocks = {"cycle_s": samples, "verify_s": samples, "cycle_over_step": samples, "compile_s": 1.0}
-    made = lambda tokens, steps: TimedWay(
-        steps=steps, tokens=tokens, turns=10, tokens_per_cycle=1.5, agree=1.0, **clocks
-    )
-    return clocked_way(made(30, 2), made(20, 0), nodes=2, prediction=way)
-
-
-def test_every_predicted_number_has_its_ends():
-    way = told(WHOLE)[0]
-    found = clocked(way).predicted
-    assert found.intervals.coverage == 0.9
-    assert "was not fitted to" in found.intervals.statement
-    reach = math.exp(NormalDist().inv_cdf(0.95) * way.errors.cycle_s)
-    assert found.intervals.cycle_s.low.value == pytest.approx(way.cycle_s / reach, rel=1e-4)
-    assert found.intervals.cycle_s.high.value == pytest.approx(way.cycle_s * reach, rel=1e-4)
-    assert found.intervals.tokens_per_s.low.value == pytest.approx(3.0 / way.cycle_s / reach, rel=1e-4)
-    for name in ("tokens_per_s", "speedup", "cycle_s", "draft_step_s", "verify_s"):
-        ends, value = getattr(found.intervals, name), getattr(found, name).value
-        assert ends.low.value < value < ends.high.value
-        assert ends.low.status == "predicted"
-    # A lookup takes no time, which has no ends.
-    assert clocked(told(WHOLE, draft=DraftCost(passes=0.0))[0]).predicted.intervals.draft_step_s.low.value is None
-    assert clocked(told(machine())[0]).predicted.intervals is None

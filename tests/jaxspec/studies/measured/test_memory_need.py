@@ -44,15 +44,6 @@ def test_network_and_calibration_text_by_hand():
     assert streamed.calibration == 96 * 201 * (2 * 2 * 1024 + 4 * 4096)
 
 
-def test_more_of_anything_needs_more():
-    need = lambda prompts=PROMPTS, windows=0, **settings: memory_need(
-        EvaluateConfig(**settings), LLAMA_8B, prompts, gradient_windows=windows, stream=False
-    )
-    assert need(calibration_prompts=97).total > need().total
-    assert need(windows=64).total > need(windows=32).total > need().calibration
-    assert need(prompts=[4000] * 24).total > need(prompts=[2000] * 24).total
-
-
 def test_layers_stream_where_they_do_not_fit_or_are_told_to(there):
     plan = lambda **settings: plan_memory(EvaluateConfig(**settings), LLAMA_8B, PROMPTS, gradient_windows=16)
     there(80_000_000_000)
@@ -65,36 +56,6 @@ def test_layers_stream_where_they_do_not_fit_or_are_told_to(there):
     assert "without that it would take about 39.8 GB" in plan().line
     assert not plan(stream=False).stream
     assert "may not fit" in plan(stream=False).line
-
-
-@pytest.fixture
-def draft(tmp_path, monkeypatch):
-    """A network of 256 tokens, whose 116 million parameters are mostly in 8 layers."""
-    config = DecoderConfig(
-        vocab_size=256,
-        hidden_size=1024,
-        intermediate_size=3840,
-        num_layers=8,
-        num_heads=16,
-        num_kv_heads=4,
-        head_dim=64,
-    )
-    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
-    monkeypatch.setattr("jaxspec.studies.measured.memory.check_model", lambda name: config)
-    return str(tmp_path)
-
-
-def test_a_draft_network_is_counted_whether_layers_stream_or_not(draft):
-    network = check_model("embedded")
-    need = lambda stream, name: memory_need(
-        TreeConfig(draft=name, calibration_prompts=1), network, [600] * 24, gradient_windows=0, stream=stream
-    )
-    # By hand: matrices of 1024 x (1024 + 256 + 256 + 1024 + 3 x 3840) in 8 layers; two of 256 x 1024 outside; 17 norms.
-    parameters = 8 * 1024 * (2560 + 11520) + 2 * 256 * 1024 + 17 * 1024
-    for stream in (False, True):
-        assert need(stream, draft).network - need(stream, "ngram").network == 2 * parameters
-        # 24 prompts of 600 tokens, and what follows them: more than the KV of so many tokens alone.
-        assert need(stream, draft).work > need(stream, "ngram").work + 24 * 600 * 8 * 512 * 4
 
 
 def test_a_comparison_holds_all_its_drafts():

@@ -16,7 +16,6 @@ from hwmodels import (
     uniform_footprint,
 )
 from hwmodels.speculation import engine_time
-from jaxspec.errors import InputError
 from jaxspec.host.measuring import measured_title
 from jaxspec.host.stopwatch import chain_way
 from jaxspec.models import DecoderConfig
@@ -24,16 +23,13 @@ from jaxspec.models.architecture import architecture_of
 from jaxspec.results.network_results import RunningModel
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
-from jaxspec.settings.common import check_stopwatch
 from jaxspec.speculate import GREEDY
 from jaxspec.speculate.drafts import NGramDraft, NGramParams, ReadyDraft
 from jaxspec.studies.evaluate.config import EvaluateConfig
 from jaxspec.studies.evaluate.result import EvaluateResult
 from jaxspec.studies.evaluate.run import evaluate
 from jaxspec.studies.measured.run_context import begin_run
-from jaxspec.studies.measured.stopwatch import cycle_plan, predict_ways, stopwatch_part
-from jaxspec.studies.tree.config import TreeConfig
-from jaxspec.studies.tune.config import TuneConfig
+from jaxspec.studies.measured.stopwatch import predict_ways, stopwatch_part
 
 pytestmark = pytest.mark.study
 
@@ -117,28 +113,6 @@ def test_a_whole_run_is_timed(settings, tmp_path):
     assert high is None or speeds.median.value <= high
     again, _ = evaluate(settings, out=str(tmp_path / "run"), reporter=Reporter(period_s=1e9))
     assert [one.plain() for one in again] == [one.plain() for one in results]
-
-
-@pytest.mark.parametrize("kind", [TuneConfig, EvaluateConfig, TreeConfig])
-def test_settings_that_do_not_fit(kind):
-    with pytest.raises(InputError, match="repeats would have no effect: without stopwatch"):
-        kind(repeats=5)
-    with pytest.raises(InputError, match="stream would have no effect: the stopwatch times"):
-        kind(stopwatch=True, stream=True)
-    with pytest.raises(InputError, match=r"stopwatch decodes 4 prompts together \(batch\), and there is 1"):
-        check_stopwatch(kind(stopwatch=True, batch=4), 1)
-    check_stopwatch(kind(batch=4), 1)
-    assert kind(stopwatch=True).rounds == 7
-
-
-def test_a_draft_that_processes_anew_what_was_committed():
-    """Behind a tree of depth 2 up to 3 places are committed; with the old root a draft processes 4 in place of the root."""
-    plan = cycle_plan(np.array([-1, -1, 0, 0, 1]), takes_in=1)
-    found = dict(zip(plan.draft_tokens.tolist(), plan.draft_repeats.tolist(), strict=True))
-    assert found == {1.0: 0.0, 2.0: 1.0, 4.0: 1.0}
-    assert float(plan.verify_tokens) == 6.0
-    plain = cycle_plan(np.array([-1, 0, 1]), takes_in=None)
-    assert (plain.draft_tokens.tolist(), plain.draft_repeats.tolist()) == ([1.0], [3.0])
 
 
 def test_predictions_are_cycles_with_the_terms_of_the_engine():

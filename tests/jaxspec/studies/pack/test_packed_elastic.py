@@ -1,40 +1,23 @@
 """Containers of bit slices and pools of experts: the elastic draft of a run, as model and as draft of every command."""
 
-import json
-
 import jax.numpy as jnp
-import ml_dtypes
 import numpy as np
 import pytest
 from elastic_networks import uneven_network
 from packed_runs import pack_run
-from safetensors.numpy import save_file
 
 from hwmodels.networks import ExpertSizes
-from jaxspec.compress.expert_pool import pool_share
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.compress.weights import target_network
-from jaxspec.errors import InputError
-from jaxspec.formats.container import Container, open_checkpoint, pack
 from jaxspec.models import DecoderConfig, load_directory
 from jaxspec.models.blocks import Experts
 from jaxspec.models.hf_load import load_container
 from jaxspec.models.matrix import stack_of
 from jaxspec.models.stored import as_computed, as_stored
-from jaxspec.runs import Reporter
-from jaxspec.runs.directory import RunDirectory
-from jaxspec.settings import build_config
-from jaxspec.speculate.drafts import ElasticDraft, compressed_copy, make_draft
+from jaxspec.speculate.drafts import compressed_copy, make_draft
 from jaxspec.speculate.drafts.container_draft import container_footprint
-from jaxspec.speculate.drafts.factory import own_knobs
-from jaxspec.studies import ScaleConfig, TreeConfig, scale
 from jaxspec.studies.measured.run_context import load_target
-from jaxspec.studies.pack.config import PackConfig
-from jaxspec.studies.pack.run import pack_checkpoint
-from jaxspec.studies.scale import run as run_module
-from jaxspec.studies.tree import stages as stages_module
-from jaxspec.studies.tree.stages import TreeStages, begin_tree
 
 SCHEME = SCHEMES["elastic"]
 
@@ -52,9 +35,6 @@ CONFIG = DecoderConfig(
     feed_forward=(Experts(),),
 )
 
-#: Experts of the priced network that a draft step chooses among, of 128: a token uses 8 of them. Here it uses 2 of 7, and pools
-#: have 2 + 0.2 * 5 = 3 and 2 + 0.6 * 5 = 5.
-POOL = 8 + np.mean([1 / 5, 3 / 5]) * 120
 
 pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.scheme_matrix]
 
@@ -110,74 +90,3 @@ def test_the_draft_in_the_file_is_the_run_with_its_pools(packed):
         assert ready.draft == run.draft
         assert ready.draft.name == "model.jspk"
         np.testing.assert_array_equal(ready.params.knobs.values["expert_pool"], knobs.values["expert_pool"])
-
-
-def settings(packed, text, **more):
-    path = str(packed[0] / "model.jspk")
-    given = {"model": path, "draft": path, "architecture": "qwen3-30b-a3b", "device": "rtx-4090", "batch": 3}
-    return given | {"text": str(text), "prompts": 3, "output_tokens": 6} | more
-
-
-def test_trees_follow_the_pools_and_are_priced_with_them(packed, some_text, tmp_path, monkeypatch):
-    # Whether what is followed is what is decoded, tests of drafts ask; here, whether the draft of a file is followed.
-    followed, texts = [], (np.zeros((1, 9), np.int32), {"generated": np.array([1])})
-    monkeypatch.setattr(TreeStages, "growth", TreeStages.chains)
-    monkeypatch.setattr(TreeStages, "_continued", texts)
-    monkeypatch.setattr(stages_module, "predict_trees", lambda _, draft, *a, **m: followed.append(draft) or {})
-    given = settings(packed, some_text, prompt_tokens=8, calibration_prompts=2, nodes=4, depth=3)
-    config = build_config(TreeConfig, given)
-    with RunDirectory("tree", config, inputs={}, out=tmp_path / "run") as directory:
-        stages = begin_tree(config, directory, Reporter())
-        stages.expected_with(3)
-    assert [ready.draft for ready in followed] == [ElasticDraft(CONFIG, sharing=3)]
-    assert float(stages.cost_on("rtx-4090").pool_experts) == pytest.approx(POOL)
-    np.testing.assert_allclose(pool_share(stages.copied_by, CONFIG), [1 / 5, 3 / 5], rtol=1e-6)
-
-
-def test_scaling_prices_the_pool(packed, some_text, tmp_path, monkeypatch):
-    told, rows = [], run_module.exchange_rows
-    monkeypatch.setattr(
-        run_module, "exchange_rows", lambda *a, draft, **m: told.append(draft) or rows(*a, draft=draft, **m)
-    )
-    given = settings(packed, some_text, task="arithmetic", samples="1", acceptance=0.7)
-    del given["text"]
-    scale(build_config(ScaleConfig, given), out=str(tmp_path / "run"))
-    assert [float(cost.pool_experts) for cost in told] == pytest.approx([POOL])
-
-
-@pytest.mark.parametrize("value", [8.5e6, -np.inf, np.nan])
-def test_a_value_that_would_spoil_its_group_is_refused(value, tmp_path):
-    matrix = np.ones((64, 64), np.float32)
-    matrix[3, 40] = value
-    save_file({"gate.weight": matrix.astype(ml_dtypes.bfloat16)}, tmp_path / "m.safetensors")
-    for scheme in ("elastic", "any-precision"):
-        with pytest.raises(
-            InputError, match=r"tensor 'gate\.weight' holds NaN, an infinity or a value above 8\.3e\+06"
-        ):
-            pack_checkpoint(PackConfig(model=str(tmp_path / "m.safetensors"), scheme=scheme), tmp_path / "out.jspk")
-    assert [path.name for path in tmp_path.iterdir()] == ["m.safetensors"]
-
-
-def with_option(packed, path, **options):
-    """A container of matrices that are stored as they are, with these options."""
-    pack(open_checkpoint(packed[0] / "model"), path, "elastic", options=options)
-    return str(path)
-
-
-def test_the_pool_is_an_option_of_the_file(packed, tmp_path):
-    model = str(packed[0] / "model")
-    with Container(packed[0] / "model.jspk") as container:
-        assert json.loads(container.options["expert_pool"]) == pytest.approx([0.2, 0.6])
-        assert json.loads(container.options["kv_knobs"]) == {}
-    path = tmp_path / "a.jspk"
-    config = PackConfig(model=model, scheme="elastic", slice_bits=3, expert_pool=0.3)
-    assert pack_checkpoint(config, path).options == {
-        "scheme": "elastic",
-        "slice_bits": 3,
-        "expert_pool": 0.3,
-        "knobs": None,
-    }
-    np.testing.assert_allclose(own_knobs(str(path), CONFIG).values["expert_pool"], [0.3, 0.3])
-    # Nothing said: the scheme's own.
-    path = with_option(packed, tmp_path / "b.jspk")
-    np.testing.assert_allclose(own_knobs(path, CONFIG).values["expert_pool"], [0.5, 0.5])

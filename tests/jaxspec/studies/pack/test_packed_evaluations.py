@@ -26,6 +26,7 @@ GIVEN = {"weight_prune": 0.3, "weight_cut_bits": 2, "kv_prune": 0.25, "kv_cut_bi
 OF_TUNING = ("steps", "uniform_steps", "windows_per_step", "continuation_tokens")
 
 
+@pytest.mark.study
 @pytest.mark.usefixtures("compile_quickly")
 def test_the_packed_draft_is_the_evaluated_one(random_network, some_text, small, tmp_path):
     # Of matrices so large that coding makes each of them smaller: others are stored as they are.

@@ -30,9 +30,7 @@ pytestmark = pytest.mark.scheme_matrix
 HEADS = {False: "lm_head.weight", True: "model.embed_tokens.weight"}
 
 
-@pytest.fixture(
-    scope="module", params=[("cassandra1-head", False), ("cassandra1-head", True), ("cassandra2-head", True)], ids=str
-)
+@pytest.fixture(scope="module", params=[("cassandra1-head", False), ("cassandra2-head", True)], ids=str)
 def packed(request, random_network, tmp_path_factory):
     """Folder with a container and what it was packed from; the hard draft of the run; whether the head is tied."""
     scheme, tie = SCHEMES[request.param[0]], request.param[1]

@@ -1,13 +1,10 @@
 """Containers of integers with scales as models: target and draft of every command are those of a run on the checkpoint."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from packed_runs import pack_run
-from safetensors.numpy import load_file, save_file
 
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes import SCHEMES
@@ -15,18 +12,14 @@ from jaxspec.compress.weights import hard_draft, target_network
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
 from jaxspec.models import DecoderConfig, load_directory
-from jaxspec.models.embedded import check_model
 from jaxspec.models.hf_load import load_container
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.drafts import make_draft
-from jaxspec.speculate.drafts.container_draft import container_footprint
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies import EvaluateConfig
 from jaxspec.studies.measured.run_context import load_inputs, load_target
-from jaxspec.studies.pack.config import PackConfig
-from jaxspec.studies.pack.run import pack_checkpoint
 
 pytestmark = pytest.mark.scheme_matrix
 
@@ -112,35 +105,3 @@ def test_the_draft_needs_its_own_sections_alone_and_decodes_losslessly(packed):
     alone, drafted = (decode_chains(params, target.config, ready, Prompts(prompts, **options), k) for k in (0, 3))
     np.testing.assert_array_equal(drafted["tokens"][:, :16], alone["tokens"][:, :16])
     assert drafted["cycles"].sum() < alone["cycles"].sum()
-
-
-def test_widths_are_those_of_the_scheme(packed):
-    folder, _, knobs = packed
-    found = container_footprint(*[str(folder / "model.jspk")] * 2)
-    for place, kind in enumerate(CONFIG.matrix_kinds):
-        rows, columns = CONFIG.matrix_shape(kind)
-        scales = 16 * -(-columns // 32) / columns
-        upper = np.asarray(knobs.values["slice_bits"])[:, place]
-        # Sections end in whole words.
-        np.testing.assert_allclose(found.draft_weight_bits[kind], upper + scales, atol=32 / (rows * columns))
-        np.testing.assert_allclose(found.target_weight_bits[kind], 8 + scales, atol=64 / (rows * columns))
-    assert (found.draft_kv_bits, found.target_kv_bits) == (16, 16)
-    # Beside the checkpoint itself, which the scheme has changed, the target is read in 16 bits.
-    beside = container_footprint(str(folder / "model.jspk"), str(folder / "model"))
-    np.testing.assert_array_equal(beside.target_weight_bits["q"], 16)
-
-
-def test_a_float16_network_stays_one(packed, tmp_path):
-    (tmp_path / "half").mkdir()
-    source = packed[0] / "model"
-    (tmp_path / "half" / "config.json").write_bytes((source / "config.json").read_bytes())
-    tensors = {name: value.astype(np.float16) for name, value in load_file(source / "model.safetensors").items()}
-    save_file(tensors, tmp_path / "half" / "model.safetensors", metadata={"format": "pt"})
-    pack_checkpoint(PackConfig(model=str(tmp_path / "half"), scheme="any-precision"), tmp_path / "a.jspk")
-    expected = load_directory(tmp_path / "half").config
-    assert expected.stored_dtype == "float16"
-    found = load_container(tmp_path / "a.jspk")
-    assert found.config == expected == check_model(str(tmp_path / "a.jspk"))
-    assert dataclasses.replace(found.config, stored_dtype="bfloat16") == CONFIG
-    values = jax.jit(SCHEME.matrix.target)(jnp.asarray(tensors["model.layers.0.mlp.down_proj.weight"]))
-    np.testing.assert_array_equal(patterns(found.params["layers"]["down"][0]), patterns(values))

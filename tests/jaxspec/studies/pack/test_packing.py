@@ -17,12 +17,11 @@ from jaxspec.compress.weights import hard_draft, sum_of_squares
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
 from jaxspec.formats.unary import CODEBOOK_ENTRY_BITS
-from jaxspec.models import DecoderConfig, layerwise, save_directory
+from jaxspec.models import DecoderConfig, save_directory
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.hf_load import load_directory
 from jaxspec.models.layerwise import open_network
 from jaxspec.models.stored import as_computed
-from jaxspec.studies.pack import draft_split
 from jaxspec.studies.pack.draft_split import matrix_names, measured_norms, named_knobs
 from jaxspec.studies.pack.result import PackResult, UnpackResult
 from jaxspec.studies.pack.run import PackConfig, inspect_file, pack_checkpoint, unpack_container
@@ -127,18 +126,6 @@ def test_the_file_has_as_many_bits_as_the_footprint_predicts(folder, ranked, sch
             assert -1 <= target - float(predicted.target_weight_bits[kind][layer]) * elements < 8 * 32
 
 
-def test_norms_do_not_depend_on_how_many_windows_go_at_once(folder, monkeypatch):
-    model = open_network(folder)
-    found = []
-    # Of ten windows all in one turn, and four in each, of which three and one share a call.
-    for at_once, per_call in ((WINDOWS, 8), (4, 3)):
-        monkeypatch.setattr(layerwise, "_HIDDEN_BYTES", 4 * TOKENS * CONFIG.hidden_size * at_once)
-        monkeypatch.setattr(layerwise, "_TEXTS_PER_CALL", per_call)
-        found.append(measured_norms(model, "stdlib", num_windows=WINDOWS, window_tokens=TOKENS, seed=0))
-    for name, norms in found[0].items():
-        np.testing.assert_allclose(norms, found[1][name], rtol=1e-5)
-
-
 def test_matrices_that_share_a_tensor_share_their_knobs(random_network, tmp_path):
     save_directory(random_network(CONFIG, 3), CONFIG, tmp_path / "phi3", max_positions=64, family=FAMILIES["phi3"])
     fused = open_network(tmp_path / "phi3")
@@ -207,14 +194,3 @@ def test_inspecting_before_and_after_packing_gives_the_same_entropies(folder, de
     share = counts / counts.sum()
     exponent = before["model.embed_tokens.weight"]["exponent"]
     np.testing.assert_allclose(exponent, -np.sum(share * np.log2(share)), rtol=1e-5)
-
-
-def test_wanda_needs_a_network_and_memory(folder, tmp_path, monkeypatch):
-    save_file({"w": np.zeros((4, 4), np.float16)}, tmp_path / "w.safetensors")
-    for settings in ({"importance": "wanda"}, {"knobs": write_result(differing_knobs())}):
-        with pytest.raises(InputError, match="importance magnitude"):
-            packed(tmp_path / "w.safetensors", **settings)
-    monkeypatch.setattr(draft_split, "device_memory_bytes", lambda: 10_000)
-    with pytest.raises(InputError, match=r"takes about .*, there are 0\.0 MB: pack with --importance magnitude"):
-        packed(folder)
-    packed(folder, importance="magnitude")

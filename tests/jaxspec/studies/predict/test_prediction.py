@@ -1,6 +1,5 @@
 """`jaxspec predict` as a function: every part of an entry against the hardware models, and its tables and figure."""
 
-import itertools
 import re
 from pathlib import Path
 
@@ -67,16 +66,6 @@ def test_cycle_and_energy_follow_from_the_steps(entry):
         assert row["speedup_vs_stored_ar"] <= entry["speedup_vs_stored_ar"] * (1 + 1e-6)
 
 
-def test_decoders_needed_by_a_step(entry):
-    # The memory brings 273 GB/s of values at the draft's width; a unit puts out 12.8 of them per nanosecond.
-    bits = min(entry["footprint"]["draft_bits"], entry["footprint"]["draft_kv_bits"])
-    assert entry["decoders"]["count"] == 40
-    needed = 273e9 * 8 / bits / 12.8e9
-    # Activations come with the weights, so that a little less is decoded.
-    assert 0.9 * needed < entry["decoders"]["needed_by_draft"] <= needed + 1
-    assert entry["decoders"]["needed_by_verify"] < entry["decoders"]["needed_by_draft"]
-
-
 def test_sensitivities_are_slopes(entry):
     found = entry["sensitivity"]["tokens_per_s"]
     device = catalog.device("cassandra-npu-roofline")
@@ -87,12 +76,6 @@ def test_sensitivities_are_slopes(entry):
     assert found["memory.bandwidth_bytes_per_s"] == pytest.approx(1, abs=0.02)
     energy = entry["sensitivity"]["energy_per_token_j"]
     assert energy["memory.energy_j_per_bit"] > 0.5
-
-
-def test_speculation_pays_less_in_larger_batches(entry):
-    speedups = [row["speedup_vs_stored_ar"] for row in entry["by_batch"]]
-    assert all(a >= b - 1e-6 for a, b in itertools.pairwise(speedups))
-    assert min(speedups) >= 1  # not to speculate is one of the choices
 
 
 def test_memory_of_the_network_as_stored(entry):
@@ -106,14 +89,6 @@ def test_memory_of_the_network_as_stored(entry):
     assert entry["held_bytes"] == pytest.approx(expected, rel=1e-5)
     assert entry["ar_bf16_held_bytes"] == pytest.approx((matrices + rest + kv) * 2, rel=1e-6)
     assert entry["fits"]
-
-
-def test_every_number_has_a_true_status(entry):
-    status = entry["status"]
-    assert status["acceptance"] == status["workload"] == status["capacity_bytes"] == status["area_m2"] == "input"
-    assert status["everything else"] == "predicted"
-    assert set(status["footprint"].values()) == {"predicted"}
-    assert "40 unary decoders" in " ".join(entry["assumptions"])
 
 
 @pytest.mark.study
@@ -152,7 +127,8 @@ def headings(tables):
 DRAFTED = {"architecture": "llama-3.2-1b", "device": "rtx-4090", "acceptance": "0.7,0.6", "context": 300}
 
 
-@pytest.mark.parametrize("draft", ["block", pytest.param("eagle3", marks=pytest.mark.study)])
+@pytest.mark.study
+@pytest.mark.parametrize("draft", ["block", "eagle3"])
 def test_any_drafter_is_priced_as_its_plan_says(draft):
     (found,) = predict(draft=draft, **DRAFTED)
     shape = catalog.architecture("llama-3.2-1b")

@@ -8,7 +8,6 @@ from scipy import stats
 
 from jaxspec.scaling import best_of_n_rate, longest_of_batch, longest_of_n, pass_at_n
 from jaxspec.studies.scale.planning import curve_point, measured_method
-from jaxspec.studies.scale.stages import beams_of
 
 PROBLEMS, SAMPLES = 30, 8
 
@@ -57,13 +56,6 @@ def test_methods_are_their_estimators(stages):
     assert searched.batch_passes(1000) == pytest.approx(searched.passes.max(), rel=1e-3)
 
 
-def test_of_one_sample_all_methods_are_the_same(stages):
-    first, *others = (measured_method(stages, "m", m, 1) for m in ("pass-at-n", "best-of-n", "majority", "beam"))
-    for other in others:
-        for ours, theirs in zip(first, other, strict=True):
-            np.testing.assert_array_equal(ours, theirs)
-
-
 def test_a_point_has_intervals(stages):
     one, many = (measured_method(stages, "m", "pass-at-n", n) for n in (1, 4))
     point = curve_point(one, many, 4)
@@ -85,7 +77,3 @@ def test_of_zeros_and_ones_the_interval_is_wilsons(stages, right):
     # The standard error is that of a sample, with one problem less.
     tolerance = 0.01 if 0 < right < PROBLEMS else 1e-6
     assert (point.low.known, point.high.known) == pytest.approx((wanted.low, wanted.high), abs=tolerance)
-
-
-def test_beams_and_copies_make_the_budget():
-    assert [beams_of(n) for n in (1, 2, 4, 6, 7, 12, 16)] == [(1, 1), (1, 2), (2, 2), (2, 3), (1, 7), (3, 4), (4, 4)]

@@ -9,7 +9,6 @@ import pytest
 from hwmodels import (
     Case,
     DraftCost,
-    EngineTerms,
     Workload,
     baselines,
     catalog,
@@ -31,7 +30,6 @@ from jaxspec.studies.scale.planning import (
     exchange_rows,
     most_accurate,
     plan_rows,
-    price_speculation,
     shared_tokens,
     with_fronts,
 )
@@ -116,17 +114,6 @@ def test_each_problem_holds_its_prompt_once(pricing, batch, samples):
     assert float(found) == pytest.approx(float(wanted * one), rel=1e-5)
 
 
-def test_a_judge_takes_its_time_and_room(config, pricing, rows):
-    judged = plan_rows(config, pricing, PLANS, footprint=FOOTPRINT, judge=pricing.architecture, batches=BATCHES)
-    for plain, row in zip(rows, judged, strict=True):
-        asked = row.method in ("best-of-n", "beam")
-        assert (row.judge_s.known > 0) == asked == (row.held_bytes.known > 1.9 * plain.held_bytes.known)
-        assert row.total_s.known == pytest.approx(plain.total_s.known + row.judge_s.known, rel=1e-5)
-        assert row.decode_s.known == pytest.approx(plain.decode_s.known, rel=1e-5)
-    # Five rounds read the weights five times, after a prompt that takes no less than one reading.
-    assert 2 * judged[2].judge_s.known < judged[3].judge_s.known < 5 * judged[2].judge_s.known
-
-
 def row_of(accuracy, seconds, joules, *, fits=True, attainable=True, batch=1):
     return PlanRow(
         method="pass-at-n",
@@ -203,24 +190,3 @@ def test_the_same_rows_for_drafted_tokens(config, pricing, rows, jit):
     nothing = [dataclasses.replace(r, accuracy=measured(0.0)) for r in rows]
     found = exchange_rows(config, pricing, nothing, footprint=FOOTPRINT, draft=draft, conditional=[0.0])
     assert {(row.draft_length.value, row.speedup.value, row.better.value) for row in found} == {(0, 1.0, None)}
-
-
-def test_cycles_scatter_and_prompts_do_not(pricing):
-    """On a device that nobody calibrated, an engine's cycles alone err."""
-    scatter, prompt, passes = 0.08, 4000.0, jnp.array([20.0, 200.0])
-    footprint, lengths, tokens = uniform_footprint(8.0), jnp.array([2.0]), jnp.array([1.0, 2.0])
-    found = price_speculation(
-        Case(catalog.device("rtx-4090"), pricing.architecture, Workload(), footprint, engine=EngineTerms(cycle_s=1e-3)),
-        jnp.asarray(prompt),
-        jnp.ones(2),
-        passes,
-        lengths,
-        tokens,
-        jnp.asarray(scatter),
-    )
-    cycles_s = np.asarray(passes / 2.0 * found.cycle_s[:, 1])
-    share = cycles_s / (cycles_s + np.asarray(found.prefill_s))
-    assert share[0] < 0.6 * share[1]
-    for name in ("speculation_s", "speedup"):
-        np.testing.assert_allclose(found.numbers[name].log_deviation[:, 1], scatter * share, rtol=1e-4)
-        np.testing.assert_array_equal(found.numbers[name].log_deviation[:, 0], 0.0)

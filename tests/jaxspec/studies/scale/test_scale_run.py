@@ -7,11 +7,9 @@ import pytest
 
 from jaxspec.cli import main
 from jaxspec.errors import InputError
-from jaxspec.models import DecoderConfig, embedded, init_params, save_directory
-from jaxspec.runs import Reporter
+from jaxspec.models import DecoderConfig, init_params, save_directory
 from jaxspec.settings import build_config
 from jaxspec.studies import ScaleConfig, scale
-from jaxspec.studies.measured import memory
 from jaxspec.studies.scale import stages as stages_module
 from jaxspec.studies.scale.inputs import check_scale
 from jaxspec.studies.scale.result import ScaleResult
@@ -79,28 +77,6 @@ def test_entries_are_per_device_and_whole(finished, config):
             "input",
         }
     assert (path / "report.html").is_file()
-
-
-@pytest.mark.study
-def test_a_network_is_read_once_for_samples_and_drafts_and_streams_alike(settings, tmp_path, monkeypatch):
-    """The line before the run counts the network, its 4-bit copy and no judge, by hand; a streamed run finds the same."""
-    reads, told = [], []
-    load = embedded.load_directory
-    monkeypatch.setattr(embedded, "load_directory", lambda place, **how: reads.append(str(place)) or load(place, **how))
-    monkeypatch.setattr(memory, "bytes_in_words", lambda count: f"{count:.0f} bytes")
-    monkeypatch.setattr(Reporter, "line", lambda self, text: told.append(text))
-    asked = {"prompts": 2, "samples": "1", "method": "best-of-n", "output_tokens": 6, "batches": "1", "draft": "q4"}
-    own = {name: value for name, value in settings.items() if name not in ("acceptance", "score", "judge")} | asked
-    found = []
-    for stream in (False, True):
-        (result,), _ = scale(build_config(ScaleConfig, own | {"stream": stream}), out=str(tmp_path / f"run-{stream}"))
-        found.append({name: part for name, part in result.plain().items() if name not in ("timing_s", "inputs")})
-    assert reads == [settings["model"]] * 2
-    assert found[0] == found[1]
-    lines = [line for line in told if line.startswith("memory: ")]
-    matrices = 16 * (24 + 2 * 12 + 24) + 3 * 16 * 24
-    assert f"({2 * ONE_LAYER.num_parameters() * (1 + 2 * 2) + 4 * matrices} bytes of it the network);" in lines[0]
-    assert "as --stream asks" in lines[1]
 
 
 @pytest.mark.study

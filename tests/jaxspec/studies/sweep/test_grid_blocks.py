@@ -34,8 +34,3 @@ def test_what_is_missing_to_a_block_repeats_the_last_value():
     assert first == 1
     assert divided.ravel().tolist() == [4, 4]
     assert [blocks.points_of(block) for block in range(6)] == [6, 6, 3, 6, 6, 3]
-
-
-def test_pieces_of_an_axis_are_nearly_equal():
-    assert blocks_of((101, 10), 1000).block_shape == (51, 10)
-    assert blocks_of((100, 40, 50, 10), 32_768).block_shape == (1, 40, 50, 10)

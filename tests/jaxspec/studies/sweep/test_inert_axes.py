@@ -11,7 +11,6 @@ from jaxspec.errors import InputError
 from jaxspec.studies.design_tree import _UNREAD, design_tree, number_rules
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.grid import _one, evaluate_points, plan_sweep
-from jaxspec.studies.sweep.run import InertAxes
 
 TOGETHER = {
     "architecture": ("qwen3-30b-a3b",),
@@ -57,29 +56,3 @@ def test_all_other_numbers_are_read_and_those_have_no_effect():
     varied = {name: (own[name] or 1e-6) * factors for name, factors in zip(refused, doubled.T, strict=True)}
     for column in evaluate_points(base, varied, max_draft_length=2).values():
         assert len(np.unique(column)) == 1
-
-
-def grid(sizes, result):
-    """Columns of all points, the last axis changing fastest, with one result."""
-    places = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij"), -1).reshape(-1, len(sizes))
-    axes = {f"axis {i}": 3.0 + places[:, i] for i in range(len(sizes))}
-    return axes | {"device": np.full(len(places), "d"), "result": np.float32(result(*places.T))}
-
-
-@pytest.mark.parametrize("piece", [1, 7, 8, 24, 1000])
-@pytest.mark.parametrize(
-    ("result", "inert"),
-    [
-        (lambda a, b, c: a * 100 + c, ["axis 1"]),
-        (lambda a, b, c: b, ["axis 0", "axis 2"]),
-        (lambda a, b, c: np.where(a + b + c < 8, np.nan, 1.0), []),  # of one point alone
-        (lambda a, b, c: (a + b) % 2 + c, []),
-    ],
-)
-def test_axes_without_effect_are_found_in_pieces_of_any_size(result, inert, piece):
-    columns = grid((4, 3, 4, 1), lambda a, b, c, d: result(a, b, c))
-    found = InertAxes([name for name in columns if name.startswith("axis")])
-    for first in range(0, 48, piece):
-        found.add({name: values[first : first + piece] for name, values in columns.items()})
-    told = f"no result depends on {', '.join(inert)} here: all values give the same points"
-    assert found.remarks == ([told] if inert else [])

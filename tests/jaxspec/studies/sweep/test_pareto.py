@@ -5,8 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxspec.errors import InputError
-from jaxspec.studies.sweep.config import ParetoAxes
 from jaxspec.studies.sweep.pareto import is_pareto
 
 pytestmark = pytest.mark.study
@@ -22,8 +20,3 @@ def test_pareto_by_comparing_all_pairs(points):
         better = (x <= x[i]) & (y <= y[i]) & ((x < x[i]) | (y < y[i]))
         twin_before = np.any((x[:i] == x[i]) & (y[:i] == y[i]))
         assert keep[i] == (not np.isnan(y[i]) and not np.any(better) and not twin_before)
-
-
-def test_a_direction_without_its_column_is_refused():
-    with pytest.raises(InputError, match="better_z is 'high' without z"):
-        ParetoAxes(x="held_bytes", y="tokens_per_s", better_z="high")

@@ -12,16 +12,14 @@ import pytest
 
 import hwmodels
 from hwmodels import catalog
-from hwmodels.analysis.design_point import design_point, leaf_names
+from hwmodels.analysis.design_point import design_point
 from hwmodels.speculation.chains import priced_chains
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import DEFAULT_SCHEME
 from jaxspec.errors import InputError
-from jaxspec.results.network_results import PricedNumber
 from jaxspec.studies.sweep.config import EXAMPLE, SweepConfig, read_sweep_config
 from jaxspec.studies.sweep.grid import axis_values
 from jaxspec.studies.sweep.points_file import read_sweep
-from jaxspec.studies.sweep.result import SweepResult
 from jaxspec.studies.sweep.run import sweep
 
 pytestmark = pytest.mark.study
@@ -86,24 +84,6 @@ def test_every_column_has_a_true_status(tmp_path, small_chunks):
         status = metadata[f"status:{name}".encode()].decode()
         assert status == ("input" if name in given else "predicted"), name
     assert result.status["capacity_bytes"] == "input"
-
-
-def test_the_result_has_the_numbers_that_were_priced_with(tmp_path, small_chunks):
-    changed = {"architecture.vocab_size": 9000.0, "device.memory.efficiency": 0.5, "device.kv_traffic_factor": 1.5}
-    config = dataclasses.replace(CONFIG, set=CONFIG.set | changed)
-    result = sweep(config, out=tmp_path / "run")
-    assert SweepResult.load(tmp_path / "run" / "result.json") == [result]
-    assert sorted(result.architecture_data) == sorted(config.architecture)
-    assert sorted(result.device_data) == sorted(config.device)
-    for name, found in result.architecture_data.items():
-        shape = catalog.architecture(name).replace(vocab_size=9000.0)
-        assert {field: number.value for field, number in found.items()} == {
-            field: float(getattr(shape, field)) for field in leaf_names(shape)
-        }
-    for name, found in result.device_data.items():
-        assert found["memory.efficiency"] == PricedNumber(value=0.5, source="[set]", status="input")
-        assert found["kv_traffic_factor"].value == 1.5
-        assert found["memory.bandwidth_bytes_per_s"].value == catalog.device(name).memory.bandwidth_bytes_per_s
 
 
 def test_the_front_has_no_point_that_another_beats(tmp_path, small_chunks):

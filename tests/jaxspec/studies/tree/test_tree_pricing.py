@@ -14,7 +14,7 @@ from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig
 from jaxspec.models.architecture import architecture_of
 from jaxspec.settings import CommonConfig, build_config
-from jaxspec.speculate.drafts import HeadDraft, NetworkDraft, NGramDraft, SelfDraft
+from jaxspec.speculate.drafts import NetworkDraft, NGramDraft, SelfDraft
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.tree.config import TreeConfig
 from jaxspec.studies.tree.run import cycle_times_of, price_growths
@@ -78,17 +78,6 @@ def test_a_draft_network_is_priced_with_the_measured_ratios():
     assert float(found.architecture.num_layers) == 16  # 1 of 2
     assert float(found.architecture.intermediate_size) == pytest.approx(1.5 * 14336)
     assert not found.shares_ends
-
-
-def test_a_head_is_one_layer_whatever_the_depth():
-    draft = HeadDraft(TARGET)
-    llama = PRICING.architecture
-    found = draft.cost(dataclasses.replace(TARGET, num_layers=5), llama, "llama-3.1-8b")
-    head = found.architecture
-    assert float(head.num_layers) == 1
-    # 3 h i' = 3 h i + 2 h²: the rows hold as many weights as the mixing matrix.
-    assert float(head.intermediate_size) == pytest.approx(14336 + 2 * 4096 / 3)
-    assert found.shares_ends
 
 
 def test_a_scheme_that_changes_the_target_counts_beside_another_draft():

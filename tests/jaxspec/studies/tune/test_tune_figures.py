@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 from made_results import read
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -47,12 +46,3 @@ def test_pareto_front_by_hand():
     # (3, .5) loses to (2, .6); (2, .4) too; (4, .6) is as good as (2, .6) and dearer.
     assert pareto_front(points) == [(1.0, 0.2), (2.0, 0.6), (5.0, 0.9)]
     assert pareto_front([]) == []
-
-
-def test_pareto_front_against_all_pairs():
-    points = [tuple(point) for point in np.random.default_rng(3).integers(0, 12, (60, 2)).astype(float)]
-
-    def beaten(point):
-        return any(other[0] <= point[0] and other[1] >= point[1] and other != point for other in points)
-
-    assert pareto_front(points) == sorted({point for point in points if not beaten(point)})

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from made_results import read
 
-from jaxspec.report.configurations import roofline_figure, tokens_figure
+from jaxspec.report.configurations import roofline_figure
 
 
 def legend(figure):
@@ -25,25 +25,3 @@ def test_roofline_has_roof_and_all_points(make_entry):
     assert legend(figure)[1:4] == ["AR step, bf16", "draft step", "verification"]
     low, high = axes.get_xlim()
     assert all(low < float(np.squeeze(point.get_xdata())) < high for point in points)
-
-
-def test_tokens_predicted_and_counted(make_entry):
-    entry = make_entry()
-    entry["configurations"]["grid"]["tokens_per_cycle_gap_in_standard_errors"] = 3.4
-    figure = tokens_figure(read(entry))
-    (axes,) = figure.axes
-    assert [label.get_text() for label in axes.get_xticklabels()] == [
-        "default\ngap 0.8 standard errors",
-        "grid\ngap 3.4 standard errors\nDEFECT",
-        "uniform\ngap 0.4 standard errors",
-        "tuned\ngap 0.5 standard errors",
-    ]
-    assert len(axes.containers) == 4
-    _, _, (bar,) = axes.containers[0]
-    (low, high) = bar.get_segments()[0][:, 1]
-    # Three standard errors of 0.061 around 5.21.
-    assert (low, high) == pytest.approx((5.027, 5.393))
-    assert legend(figure) == [
-        "expected from the acceptance (predicted)",
-        "counted in decoding (measured); bars: 3 standard errors up and down",
-    ]

@@ -1,9 +1,7 @@
 import re
 
 import pytest
-from tune_report_samples import parse, report_html, table_rows, words
-
-from jaxspec.report.assumptions import device_facts
+from tune_report_samples import parse, table_rows
 
 pytestmark = pytest.mark.study
 
@@ -45,24 +43,3 @@ def test_every_number_of_the_table_stands_beside_its_status(page):
         "weights": ["40 % pruned, 4 bits cut"] * 3 + ["10 to 55 % pruned, 0 to 7 bits cut"],
         "keys and values": ["5 % pruned, 1 bit cut"] * 4,
     }
-
-
-def test_the_assumptions_are_those_of_the_devices_that_were_used(make_entry, text_only):
-    names = ("rtx-4090", "h100-sxm", "cassandra-npu", "alveo-v80")
-    for chosen in (names[:1], names[1:2], names):
-        text = words(parse(report_html([make_entry(device=name) for name in chosen], [])))
-        for name in names:
-            for sentence in device_facts(name)["assumptions"]:
-                others = [s for other in chosen for s in device_facts(other)["assumptions"]]
-                assert (sentence in text) == (sentence in others), (name, sentence)
-    assert "what its times assume is not part of the result" in words(
-        parse(report_html([make_entry(device="my-board")], []))
-    )
-
-
-def test_numbers_of_a_calibrated_device_are_badged_calibrated(make_entry, text_only):
-    root = parse(report_html([make_entry(device="h100-sxm")], []))
-    rows = [[words(cell) for cell in row] for row in root.find(".//table[@class='data']/tbody")]
-    badges = {row[0]: row[1].rpartition(" ")[2] for row in rows}
-    assert badges["matrix_unit.formats.0.launch_s"] == badges["matrix_unit.attention.0.ramp"] == "calibrated"
-    assert badges["peak_flops_per_s"] == badges["memory.bandwidth_bytes_per_s"] == "input"

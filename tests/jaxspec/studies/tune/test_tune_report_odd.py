@@ -12,11 +12,6 @@ from jaxspec.studies.tune import view
 pytestmark = pytest.mark.study
 
 
-def test_own_command_is_shown_escaped(make_entry, text_only):
-    page = report_html([make_entry()], [], command="jaxspec tune --text 'a & b'")
-    assert "jaxspec tune --text 'a & b'" in words(parse(page))
-
-
 def test_what_the_entry_says_cannot_become_markup(make_entry):
     entry = make_entry() | {"text": "<script>alert(1)</script>", "device": 'a <b> "c"'}
     page = report_html([entry], [])
@@ -50,12 +45,3 @@ def test_any_key_may_be_absent_or_null(make_entry, make_metrics, monkeypatch, ke
     assert set(found) == {"acceptance", "knobs", "convergence", "tokens", "roofline", "operator_time"} - lost
     monkeypatch.setattr(view, "drawings", lambda entry, metrics: {})
     assert "2.33x" in words(parse(report_html([entry], [])))
-
-
-def test_next_to_nothing_is_still_a_page():
-    assert "This result holds no configuration." in words(parse(report_html([{}], [])))
-    assert "No device was asked about." in words(parse(report_html([], [])))
-    partial = {"configurations": {"tuned": {"speedup_vs_bf16_ar": 1.5}}}
-    rows = table_rows(parse(report_html([partial], [])))
-    assert rows["speedup vs bf16 AR"] == ["1.50x no status"]
-    assert rows["alpha_token"] == ["n/a"]

@@ -10,6 +10,10 @@ from longest_units import LONGEST_S
 #: Each with the seconds that a check of it takes on one core, roughly.
 SECONDS = {"device_matrix": 1, "scheme_matrix": 1, "network": 1, "study": 3, "paper": 3, "signals": 4, "notebooks": 40}
 NUM_PARTS = 8
+#: Pages whose blocks run whole studies, longer than other pages.
+PAGES_OF_STUDIES = tuple(
+    f"docs/pages/{name}.md" for name in ("bring-your-model", "codesign", "serving", "test-time-scaling")
+)
 
 
 def are_beyond(items):

@@ -27,7 +27,7 @@ import array_hints
 import jax
 import jaxtyping
 import pytest
-from check_kinds import NUM_PARTS, are_beyond, parts_of, seconds_of, unit_of
+from check_kinds import NUM_PARTS, PAGES_OF_STUDIES, are_beyond, parts_of, seconds_of, unit_of
 from hypothesis import settings
 from longest_units import LONGEST_S
 
@@ -118,6 +118,9 @@ def pytest_collection_modifyitems(config, items):
 
     The longest units go first, so that none of them is left to one of the workers at the end.
     """
+    for item in items:
+        if item.nodeid.startswith(PAGES_OF_STUDIES):
+            item.add_marker("study")
     beyond = [item for item, is_beyond in zip(items, list(are_beyond(items))) if is_beyond]
     for item in beyond:
         item.add_marker("slow")

@@ -30,6 +30,7 @@ LONGEST_S = {
     "tests/jaxspec/models/test_mesh.py": 20,
     "tests/jaxspec/models/test_streamed.py": 20,
     "tests/hwmodels/step/test_step.py": 20,
+    "docs/pages/codesign.md": 20,
     "docs/pages/guide.md": 20,
     "README.md": 20,
     "tests/jaxspec/tuning/test_lean_forms.py": 20,

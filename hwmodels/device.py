@@ -17,7 +17,6 @@ from hwmodels.numerics.fields import (
     NOT_NEGATIVE,
     POSITIVE,
     SHARE,
-    Ruled,
     choice,
     flag,
     number,
@@ -32,7 +31,7 @@ Schedule: TypeAlias = Literal["overlapped", "serial"]
 
 
 @flax.struct.dataclass
-class MemoryTier(Ruled):
+class MemoryTier:
     """A memory from which weights and KV are streamed. Every field but the flags is a leaf, "*b".
 
     Coupled: each compute unit has its own part of the banks, so that the bandwidth is that of the units in use.
@@ -54,7 +53,7 @@ class MemoryTier(Ruled):
 
 
 @flax.struct.dataclass
-class OnChipPath(Ruled):
+class OnChipPath:
     """What all bytes of a step pass between its memories and the compute unit. Every field is a leaf, "*b".
 
     A buffer first, the L2 cache of a GPU or the scratchpad of an NPU, then links: an interconnect, or a network on chip. Where
@@ -68,7 +67,7 @@ class OnChipPath(Ruled):
 
 
 @flax.struct.dataclass
-class Superblocks(Ruled):
+class Superblocks:
     """How compressed tensors lie in memory: in groups of blocks that are loaded as a whole. Every field is a leaf, "*b"."""
 
     blocks_per_superblock: Leaf = number(POSITIVE)  # > 0
@@ -76,7 +75,7 @@ class Superblocks(Ruled):
 
 
 @flax.struct.dataclass
-class ExtraRows(Ruled):
+class ExtraRows:
     """Instructions of the rows of a product beyond its first, in kernels that multiply vectors. Every field is a leaf, "*b".
 
     A product of m rows by k x n weights of fewer than 16 bits takes
@@ -89,7 +88,7 @@ class ExtraRows(Ruled):
 
 
 @flax.struct.dataclass
-class Chip(Ruled):
+class Chip:
     """Power and area beside memory and decoder. Every field is a leaf, "*b"."""
 
     energy_j_per_flop: Leaf = number(NOT_NEGATIVE)  # of arithmetic with its on-chip traffic, >= 0
@@ -102,7 +101,7 @@ class Chip(Ruled):
 
 
 @flax.struct.dataclass
-class Device(Ruled):
+class Device:
     """A processor with its memories. Every field is a leaf, "*b", or a tree of leaves: any of them may be swept or
     differentiated by.
 

@@ -17,7 +17,6 @@ from hwmodels.numerics.fields import (
     CHANCE,
     FINITE,
     NOT_NEGATIVE,
-    Ruled,
     check_number,
     number,
     short_line,
@@ -29,12 +28,8 @@ from hwmodels.numerics.scalars import Leaf, Number, as_float, either
 
 
 @flax.struct.dataclass
-class Workload(Ruled):
-    """What is decoded. Every field is a leaf, "*b".
-
-    Raises:
-        ValueError: a number that is not finite, or below 0; no sequence, or no token that is decoded.
-    """
+class Workload:
+    """What is decoded. Every field is a leaf, "*b"."""
 
     batch: Leaf = number(AMOUNT, default=1.0)  # sequences decoded together
     context_tokens: Leaf = number(NOT_NEGATIVE, default=1024.0)  # cached tokens per sequence at the step that is priced
@@ -88,14 +83,12 @@ def _absent() -> Leaf:
 
 
 @flax.struct.dataclass
-class Architecture(Ruled):
+class Architecture:
     """Sizes of a decoder.
 
     Every field is a leaf, flags included. Sizes are >= 0; for a gradient they count as real numbers. Experts, shared experts,
     latent attention, windows and linear attention are absent at their defaults. No layers: a draft head without attention.
 
-    Raises:
-        ValueError: a number that is not finite, below 0, or 0 where a network has none without it.
     """
 
     num_layers: Leaf = number(NOT_NEGATIVE)  # that attend, to a cache or linearly
@@ -427,7 +420,7 @@ UNCOMPRESSED_BITS = 16.0
 
 
 @flax.struct.dataclass
-class Footprint(Ruled):
+class Footprint:
     """Bits READ per stored weight and per stored KV element, by a draft step and by a target step.
 
     Metadata and padding included. Weights are dictionaries over all of `KINDS`; leaves are "*b", >= 0, fractions too.

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from hwmodels.memory.lru import inclusion_probability, residency, zipf_popularity
-from hwmodels.numerics.fields import AMOUNT, CHANCE, NOT_NEGATIVE, Ruled, check_number, number
+from hwmodels.numerics.fields import AMOUNT, CHANCE, NOT_NEGATIVE, check_number, number
 from hwmodels.numerics.scalars import Leaf, Number, as_arrays, as_float, either, rank_of, with_rank
 
 __all__ = [
@@ -49,7 +49,7 @@ _NEVER = 1e-30
 
 
 @flax.struct.dataclass
-class Routing(Ruled):
+class Routing:
     """Choices of a router, the mean layer's: uniform and independent unless given. Leaves are numbers, or "expert".
 
     A popularity of another length than the network's number of experts is taken for quantiles of its experts, so that
@@ -77,8 +77,6 @@ def zipf_routing(
         num_experts, experts_per_token: one number each, > 0.
         entries: static; quantiles of the popularity, as many as experts where their number is known.
         correlation: of neighbouring tokens of one sequence.
-    Raises:
-        ValueError: a number out of its range.
     Source: heavy-tailed routing as in ELMoE-3D, 3.3; draws by `hwmodels.memory.inclusion_probability`.
     """
     check_number("exponent", exponent, NOT_NEGATIVE)

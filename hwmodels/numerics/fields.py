@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import sys
 from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any, NamedTuple
@@ -37,7 +36,6 @@ __all__ = [
     "SHARE",
     "WHOLE",
     "Rule",
-    "Ruled",
     "check_number",
     "check_numbers",
     "check_types",
@@ -179,7 +177,6 @@ _ARRAY = ", or an array of them"
 class _Field(NamedTuple):
     name: str
     rule: Rule | None
-    made: Rule | None  # of numbers that somebody writes
     part: type | None
     optional: bool  # None is its default
 
@@ -187,7 +184,7 @@ class _Field(NamedTuple):
 @functools.cache
 def _fields(kind: type) -> tuple[_Field, ...]:
     return tuple(
-        _Field(field.name, known("rule"), known("made"), known("part"), field.default is None)
+        _Field(field.name, known("rule"), known("part"), field.default is None)
         for field in dataclasses.fields(kind)
         for known in (field.metadata.get,)
     )
@@ -208,28 +205,6 @@ def check_types(kinds: Mapping[str, type], arguments: Mapping[str, Any]) -> None
             raise _other_type(name, arguments[name], kind)
 
 
-class Ruled:
-    """A tree that is held to the rules of its fields where somebody makes it, or changes it by `dataclasses.replace`.
-
-    JAX makes trees of axes, gradients, shapes and tracers: those, and arrays of JAX in any tree, are checked where they are
-    priced. So are whole numbers and None where nothing else is in a tree: they may be axes of `vmap`.
-    """
-
-    def __post_init__(self) -> None:
-        maker = sys._getframe(2)  # behind the `__init__` that a dataclass makes
-        if str(maker.f_globals.get("__name__")).startswith("jax."):
-            return
-        kind = type(self)
-        given = [(field, getattr(self, field.name)) for field in _fields(kind)]
-        if all(value is None or type(value) is int for _, value in given):
-            return
-        for field, value in given:
-            if field.part is not None and isinstance(value, (float, np.ndarray, np.generic, *_NO_NUMBERS)):
-                raise _other_type(f"{kind.__name__}.{field.name}", value, field.part)
-            if field.made is not None and not isinstance(value, jax.Array) and not (value is None and field.optional):
-                check_number(f"{kind.__name__}.{field.name}", value, field.made)
-
-
 def _numbers(leaf: Any) -> list[float]:
     """The different numbers of a leaf that are at hand; of an array of several processes none are."""
     if isinstance(leaf, (int, float)):
@@ -240,9 +215,9 @@ def _numbers(leaf: Any) -> list[float]:
     return np.unique(np.asarray(leaf, float)).tolist() if is_number else []
 
 
-def number(rule: Rule, made: Rule | None = None, **default: Any) -> Any:
-    """A leaf that a file gives; required unless it has a `default`. Args: made: narrower rule of what somebody writes."""
-    return flax.struct.field(metadata={"rule": rule, "made": made or rule}, **default)
+def number(rule: Rule, **default: Any) -> Any:
+    """A leaf that a file gives; required unless it has a `default`."""
+    return flax.struct.field(metadata={"rule": rule}, **default)
 
 
 def part(kind: type, **default: Any) -> Any:

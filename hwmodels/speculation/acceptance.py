@@ -269,19 +269,16 @@ _HALVINGS = 56
 
 
 @flax.struct.dataclass
-class Acceptance(fields.Ruled):
+class Acceptance:
     """Acceptance of a draft; each field is a leaf in [0, 1], or None where a study has no draft of that kind.
 
     Numbers of a trace may lie outside: see `tokens_to_rates`.
-
-    Raises:
-        ValueError: numbers outside [0, 1] made by hand; what is no finite number and no array.
     """
 
     #: Chains: P(position accepted | all before it accepted), "*b position".
-    conditional: Leaf = fields.number(fields.FINITE, made=fields.CHANCE, default=None)
+    conditional: Leaf = fields.number(fields.FINITE, default=None)
     #: Trees: P(node accepted | its parent accepted), "*b node"; those of siblings sum to at most 1.
-    node: Leaf = fields.number(fields.FINITE, made=fields.CHANCE, default=None)
+    node: Leaf = fields.number(fields.FINITE, default=None)
 
     @classmethod
     def from_mean_length(cls, tokens_per_cycle: Number, draft_length: float) -> Acceptance:

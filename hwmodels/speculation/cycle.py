@@ -27,7 +27,7 @@ from hwmodels.network.architecture import (
 from hwmodels.network.operators import StepShape, decode_step, draft_step, verify_step
 from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.numerics.fast_compile import priced_at_once
-from hwmodels.numerics.fields import AMOUNT, Ruled, check_number, part
+from hwmodels.numerics.fields import AMOUNT, check_number, part
 from hwmodels.numerics.scalars import Leaf, Number, as_float, either, same_rank, with_rank
 from hwmodels.parallel.group import for_draft, sharing_devices
 from hwmodels.speculation.draft_cost import (
@@ -57,7 +57,7 @@ __all__ = [
 
 
 @flax.struct.dataclass
-class Case(Ruled):
+class Case:
     """A device, a network and what runs on it; leaves are single numbers: `vmap` and `grad` take the whole case.
 
     Attributes:
@@ -66,8 +66,6 @@ class Case(Ruled):
         routing: of the target's tokens among the architecture's experts.
         engine: what the engine spends on a cycle beside its kernels.
         pool_fits: static; the draft chooses among as many experts as the first memory has room for, whatever `draft` says.
-    Raises:
-        ValueError: a name, or another thing, in place of one of them.
     """
 
     device: Device = part(Device)

@@ -13,7 +13,7 @@ from hwmodels.memory.placement import placement_of
 from hwmodels.network.architecture import Architecture, Footprint, Workload
 from hwmodels.network.operators import draft_step, step_operators
 from hwmodels.network.routing import EVERY_EXPERT, UNIFORM, Routing
-from hwmodels.numerics.fields import AMOUNT, CHANCE, NOT_NEGATIVE, Rule, Ruled, check_number, number, part
+from hwmodels.numerics.fields import AMOUNT, CHANCE, NOT_NEGATIVE, Rule, check_number, number, part
 from hwmodels.numerics.scalars import Leaf, Number, as_float, either
 from hwmodels.parallel.group import DeviceGroup, held_share
 from hwmodels.speculation.plan import Plan, block_plan, chain_plan
@@ -41,7 +41,7 @@ _POOL = Rule("a number >= 0", lambda value: value >= 0)
 
 
 @flax.struct.dataclass
-class DraftCost(Ruled):
+class DraftCost:
     """Shapes of a draft and the forward passes that a draft step takes. Its widths are the footprint's `draft_*`.
 
     Every field but statement and block is a leaf, "*b", or a tree of leaves.

@@ -40,7 +40,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.network.architecture import Architecture, weights_per_token
-from hwmodels.numerics.fields import NOT_NEGATIVE, Ruled, number
+from hwmodels.numerics.fields import NOT_NEGATIVE, number
 from hwmodels.numerics.scalars import Leaf, Number, as_float, same_rank
 from hwmodels.speculation.draft_cost import DraftCost
 from hwmodels.speculation.plan import Plan
@@ -52,7 +52,7 @@ __all__ = ["NO_ENGINE", "EngineLogError", "EngineTerms", "LoggedAcceptance", "en
 
 
 @flax.struct.dataclass
-class EngineTerms(Ruled):
+class EngineTerms:
     """Seconds that an engine adds, each a leaf, "*b", >= 0."""
 
     cycle_s: Leaf = number(NOT_NEGATIVE, default=0.0)  # per draft-verify cycle; autoregressive steps have none

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from hwmodels.numerics.fields import AMOUNT, AT_LEAST_ONE, CHANCE, NOT_NEGATIVE, Ruled, check_number, number
+from hwmodels.numerics.fields import AMOUNT, AT_LEAST_ONE, CHANCE, NOT_NEGATIVE, check_number, number
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 
 __all__ = [
@@ -37,7 +37,7 @@ ROOT = -1
 
 
 @flax.struct.dataclass
-class Plan(Ruled):
+class Plan:
     """Tokens that a cycle drafts and verifies; or a family of cycles, "*b", that take the same kinds of draft steps.
 
     `chain_plan`, `block_plan` and `tree_plan` make one, `plan_family` joins several. Every field is a leaf; counts are real.

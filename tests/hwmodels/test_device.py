@@ -26,23 +26,18 @@ def varied(device, **memory):
     return device.replace(memory=device.memory.replace(**memory))
 
 
-def unchecked(device, old, new):
-    """With another number, as JAX makes trees: they are checked where they are priced."""
-    return jax.tree.map(lambda leaf: new if leaf == old else leaf, device)
-
-
 @pytest.mark.parametrize("number", [-1e12, np.float32(-1e12), np.array([1e12, -1e12]), jnp.array(-1e12), -(10**12)])
 def test_a_negative_bandwidth_is_refused_where_it_is_priced(toy_device, small, number):
     steps = [decode_step(Workload(batch=1.0, context_tokens=10.0), footprint=uniform_footprint(16.0))]
     with pytest.raises(
         ValueError, match=r"^Device.memory.bandwidth_bytes_per_s is -1e\+12; it must be a positive number$"
     ):
-        price_steps(unchecked(toy_device, toy_device.memory.bandwidth_bytes_per_s, number), small, steps)
+        price_steps(varied(toy_device, bandwidth_bytes_per_s=number), small, steps)
 
 
 def test_numbers_known_within_a_program_are_checked(toy_device, small):
     steps = [decode_step(Workload(batch=1.0, context_tokens=10.0), footprint=uniform_footprint(16.0))]
-    slow = unchecked(toy_device, toy_device.memory.efficiency, 1.5)
+    slow = varied(toy_device, efficiency=1.5)
     with pytest.raises(ValueError, match=r"efficiency is 1.5; it must be a number in \(0, 1\]"):
         jax.jit(lambda: price_steps(slow, small, steps)[0].cost.total_s)()
 

@@ -98,10 +98,7 @@ def test_what_no_file_can_say_is_refused_in_one_line():
         (many, "peak_flops_per_s is no single number"),
         (fitted, "has fitted numbers; give the device's name or file instead"),
         (device.replace(group=1.0), "which no file of a device can say"),
-        (
-            device.replace(compute_efficiency=jnp.asarray(3.0)),
-            r"compute_efficiency is 3\.0; it must be a number in \(0, 1\]",
-        ),
+        (device.replace(compute_efficiency=3.0), r"compute_efficiency is 3\.0; it must be a number in \(0, 1\]"),
         ({"title": "x"}, "peak_flops_per_s is missing"),
         (jnp.ones(3), "separated by commas"),
     ):

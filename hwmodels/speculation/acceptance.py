@@ -290,7 +290,7 @@ class Acceptance:
         Raises:
             ValueError: a draft length below 1 or beyond `LONGEST_DRAFT`; tokens that no such draft gains.
         """
-        fields.check_number("draft_length", draft_length, fields.AMOUNT)
+        fields.check_number("draft_length", draft_length, fields.FINITE)
         if not 1 <= draft_length <= LONGEST_DRAFT:
             raise ValueError(f"draft_length is {draft_length:g}; allowed is 1 to {LONGEST_DRAFT}")
         if not isinstance(tokens_per_cycle, Tracer):

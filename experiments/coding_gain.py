@@ -61,6 +61,17 @@ def without_noise(losses: np.ndarray, gain: np.ndarray, growth: float) -> tuple[
     return whole, 2 * whole - float(halves)
 
 
+def within_range(loss: np.ndarray, gain: np.ndarray, growth: float, at: np.ndarray, places: np.ndarray) -> float:
+    """Log speedup that the best place of each knob gains over the best place of all, where places are few and end somewhere.
+
+    Args:
+        at: " knob", where rates were measured; places: that knobs may take. Both in [0, 1], of the whole range.
+    """
+    moves = places - at[:, None]
+    change = gain[:, None] * moves - np.maximum(loss, 0.0)[:, None] * np.expm1(growth * moves) / growth
+    return float(change.max(axis=1).sum() - change.sum(axis=0).max())
+
+
 def measure(run: Path, device: int, reporter: Reporter) -> dict[str, Any]:
     """Coding gains at the best pair of a run of `jaxspec tune`, by knob."""
     entry = read_json(run / "result.json")[device]
@@ -97,7 +108,12 @@ def _of_knob(spec: KnobSpec, returns: list[Any]) -> dict[str, float]:
     gain = sign * np.mean([np.asarray(each.cost[spec.name], float) for each in returns], axis=0)
     growth = (spec.high - spec.low) * GROWTH_PER_BIT if spec.whole else GROWTH
     whole, less_noise = without_noise(losses, gain, growth)
-    return {"with_noise": math.exp(whole), "without_noise": math.exp(less_noise)}
+    places = np.linspace(0.0, 1.0, int(spec.high - spec.low) + 1 if spec.whole else 101)
+    at, loss = np.asarray(returns[0].places[spec.name], float), losses.mean(axis=0)
+    less = lambda place: place if spec.reads_less else 1.0 - place
+    ranged = within_range(loss.ravel(), gain.ravel(), growth, less(at).ravel(), less(places))
+    logs = {"with_noise": whole, "without_noise": less_noise, "within_range": ranged}
+    return {name: math.exp(value) for name, value in logs.items()}
 
 
 def show(result: dict[str, Any]) -> None:
@@ -108,10 +124,10 @@ def show(result: dict[str, Any]) -> None:
         f"predicted from marginal returns of {result['passes']} passes; tuned over pair, counted: "
         f"{speedup['tuned'] / speedup['uniform']:.3f}x, over grid: {speedup['tuned'] / speedup['grid']:.3f}x",
     )
-    for heading in ("knob", "as measured", "less noise"):
+    for heading in ("knob", "as measured", "less noise", "at allowed places"):
         table.add_column(heading)
     for name, row in result["gains"].items():
-        table.add_row(name, f"{row['with_noise']:.3f}x", f"{row['without_noise']:.3f}x")
+        table.add_row(name, *(f"{row[kind]:.3f}x" for kind in ("with_noise", "without_noise", "within_range")))
     new_console().print(table)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from experiments.coding_gain import log_gain, without_noise
+from experiments.coding_gain import log_gain, within_range, without_noise
 
 GROWTH = 4.0
 
@@ -28,3 +28,11 @@ def test_noise_of_passes_is_no_gain():
     assert whole > expected + 2.0
     assert less_noise == pytest.approx(expected, rel=0.03)
     assert math.isclose(without_noise(np.tile(truth, (2, 1)), gain, GROWTH)[1], expected)
+
+
+def test_many_places_gain_as_much_and_an_end_gains_less():
+    rng = np.random.default_rng(2)
+    loss, gain, at = rng.lognormal(0.0, 0.3, 50), np.ones(50), np.full(50, 0.5)
+    free = log_gain(loss, gain, GROWTH)
+    assert within_range(loss, gain, GROWTH, at, np.linspace(0, 1, 2001)) == pytest.approx(free, rel=1e-3)
+    assert 0 < within_range(loss, gain, GROWTH, at, np.linspace(0, 0.52, 1001)) < 0.9 * free

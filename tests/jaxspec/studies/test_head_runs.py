@@ -81,7 +81,7 @@ def test_tuning_moves_the_head_with_everything_else(tiny_model, some_text, small
         assert isinstance(one["knobs"]["head_prune"], float)
     # The grid is the paper's, which has no knob of the head.
     assert {"weight_prune", "weight_cut_bits"} == set(found["grid"][0]) & set(KNOBS)
-    assert len(ends) == 2
+    assert len(ends) in (2, 3)  # a pair that prunes nothing begins an ascent of its own
     for end in ends:
         for name in ("head_prune", "head_cut_bits"):
             spec = KNOBS[name]

@@ -44,7 +44,7 @@ _ROOFLINE_TEMPERATURE = 0.05
 
 #: How fast the marginal loss of a knob grows along its whole range, in nats: of bits each quadruples the squared error; of
 #: shares of a row, whose smallest values go first, it grows with their square.
-GROWTH_PER_BIT, GROWTH = math.log(4.0), 5.0
+_GROWTH_PER_BIT, _GROWTH = math.log(4.0), 5.0
 
 #: How much of the difference between a matrix and its kind is believed, in logarithms: of 2,000 tokens about a third is not
 #: noise, of ten passes four fifths.
@@ -319,7 +319,7 @@ class _Way:
 
     def __init__(self, spec: KnobSpec, returns: Returns, *, tied: bool):
         self._at = np.asarray(returns.places[spec.name], float)
-        self._growth = (spec.high - spec.low) * GROWTH_PER_BIT if spec.whole else GROWTH
+        self._growth = (spec.high - spec.low) * _GROWTH_PER_BIT if spec.whole else _GROWTH
         loss, gain = (np.asarray(tree[spec.name], float) for tree in (returns.quality, returns.cost))
         self._sign = 1.0 if spec.reads_less else -1.0
         self._ratio = _log_ratio(-self._sign * loss, self._sign * gain, tied=tied)

@@ -126,7 +126,8 @@ def _check(config: AdviseConfig) -> dict[str, _Checked]:
         for context in config.context:
             load = dataclasses.replace(pricing.workload, context_tokens=float(context))
             at = dataclasses.replace(pricing, workload=load)
-            parts[f"{name}, context {context:,}"] = _Checked(name, at, kernels, *common)
+            at_context = f", context {context:,}" if len(config.context) > 1 else ""
+            parts[name + at_context] = _Checked(name, at, kernels, *common)
     return parts
 
 

@@ -44,14 +44,15 @@ def widths_beside(draft: str, model: str, *, codes: bool = True) -> Footprint:
     own = own_footprint(draft, model)
     if own is not None:
         return priced_footprint(jax.tree.map(jnp.asarray, own))
-    stored_as, found = kind_of(draft).stored_as, target_widths(model, codes=codes)
-    if stored_as:
-        return dataclasses.replace(
-            found, draft_weight_bits=find_scheme(stored_as).expected_footprint({}).draft_weight_bits
-        )
+    kind, found = kind_of(draft), target_widths(model, codes=codes)
+    if kind.stored_as:
+        own = find_scheme(kind.stored_as).expected_footprint({})
+        return dataclasses.replace(found, draft_weight_bits=own.draft_weight_bits)
     if not has_files(draft):
         return found
-    return dataclasses.replace(found, draft_weight_bits=target_widths(draft).target_weight_bits)
+    # Heads run in 16 bits, and are no networks that could be read alone.
+    own = uniform_footprint(UNCOMPRESSED_BITS) if kind.model_type else target_widths(draft)
+    return dataclasses.replace(found, draft_weight_bits=own.target_weight_bits)
 
 
 def target_widths(model: str, *, codes: bool = True) -> Footprint:

@@ -31,10 +31,10 @@ def are_beyond(items):
 def seconds_of(items):
     """Seconds that the checks of each unit take beyond the fast suite: by their kinds, or as measured where that is more."""
     kinds = [next((mark.name for mark in item.iter_markers() if mark.name in SECONDS), None) for item in items]
-    found = collections.Counter()
+    by_kind = collections.Counter()
     for item, kind in zip(items, kinds):
-        found[unit_of(item)] += SECONDS.get(kind, 10)
-    return {unit: max(seconds, LONGEST_S.get(unit, 0)) for unit, seconds in found.items()}
+        by_kind[unit_of(item)] += SECONDS.get(kind, 10)
+    return {unit: max(seconds, LONGEST_S.get(unit, 0)) for unit, seconds in by_kind.items()}
 
 
 def unit_of(item):

@@ -88,7 +88,6 @@ class Architecture:
 
     Every field is a leaf, flags included. Sizes are >= 0; for a gradient they count as real numbers. Experts, shared experts,
     latent attention, windows and linear attention are absent at their defaults. No layers: a draft head without attention.
-
     """
 
     num_layers: Leaf = number(NOT_NEGATIVE)  # that attend, to a cache or linearly

@@ -256,6 +256,11 @@ class Family:
     announced: tuple[str, ...] = ()
     names: Running | None = None
 
+    @property
+    def linear_kind(self) -> str:
+        """What `layer_types` calls the layers that attend to no cache of keys and values."""
+        return "conv" if self.convolutions else "linear_attention"
+
 
 def sizes(
     layers: int,

@@ -51,11 +51,11 @@ def read_rope(settings: Settings, rotary: Rotary, width: int) -> dict[str, Any]:
     beside = {_ORIGINAL: settings.get(_ORIGINAL)} if has_length else {}
     rope = _rope(settings, stated, beside, rotated or width, rotary)
     factor = _score_factor(settings, rope, stated, rotary)
-    found = {"rope": rope, "rotary_dim": None if rotated == width else rotated, "score_factor": factor}
+    values = {"rope": rope, "rotary_dim": None if rotated == width else rotated, "score_factor": factor}
     if rotary.query_growth is not None:
         inside = _nested(settings, stated)
-        found["query_growth"] = (inside.positive(rotary.query_growth), _length(inside, _ORIGINAL))
-    return found
+        values["query_growth"] = (inside.positive(rotary.query_growth), _length(inside, _ORIGINAL))
+    return values
 
 
 def _of_two_types(settings: Settings, rotary: Rotary, width: int) -> dict[str, Any]:

@@ -165,8 +165,7 @@ def _check_windows(family: Family, settings: Settings) -> None:
         listed = kinds if isinstance(kinds, list) else [kinds]
         off = rule is None or settings.get("sliding_window") is None
         off = off or (rule is not None and rule.enabled is not None and settings.get(rule.enabled) is not True)
-        known = ("full_attention", "linear_attention") if family.linear else ("full_attention", "attention")
-        known = ("full_attention", "conv") if family.convolutions else known
+        known = ("full_attention", family.linear_kind if family.linear else "attention")
         if off and any(kind not in known for kind in listed):
             allowed = " or ".join(map(repr, known[: 1 + family.linear]))
             raise NotImplementedError(

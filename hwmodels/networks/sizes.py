@@ -11,7 +11,7 @@ from hwmodels.networks.spec import ExpertSizes, LatentSizes, LearnedPositions, L
 
 __all__ = ["LINEAR_KEYS", "network_spec"]
 
-_FULL, _SLIDING, _LINEAR, _CONVOLUTION = "full_attention", "sliding_attention", "linear_attention", "conv"
+_FULL, _SLIDING = "full_attention", "sliding_attention"
 _SELECTED = "deepseek_sparse_attention"
 
 #: Field of `LinearSizes` -> key of config.json.
@@ -209,7 +209,7 @@ def _linear_layers(settings: Settings, family: Family, layers: int) -> tuple[boo
         every = settings.size("full_attention_interval")
         linear = tuple((layer + 1) % every != 0 for layer in range(layers))
     else:
-        linear = tuple(kind == (_CONVOLUTION if family.convolutions else _LINEAR) for kind in kinds)
+        linear = tuple(kind == family.linear_kind for kind in kinds)
         if listed and linear != tuple(layer not in attending for layer in range(layers)):
             raise settings.error("full_attn_idxs", f"is {sorted(attending)}; layer_types has other layers that attend")
     if all(linear):
@@ -226,8 +226,7 @@ def _windows(settings: Settings, family: Family, layers: int) -> tuple[int | Non
     if kinds is None:
         sliding = _sliding(settings, family, layers)
     else:
-        allowed = (_FULL, _LINEAR) if family.linear else (_FULL, _SLIDING)
-        allowed = (_FULL, _CONVOLUTION) if family.convolutions else allowed
+        allowed = (_FULL, family.linear_kind if family.linear else _SLIDING)
         allowed += (_SELECTED,) if "index_topk" in family.announced else ()
         others = sorted(set(kinds) - set(allowed))
         if others:

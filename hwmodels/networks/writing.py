@@ -72,11 +72,10 @@ def _layers(spec: NetworkSpec, family: Family) -> dict[str, Any]:
     raw: dict[str, Any] = {}
     if family.linear:
         sizes = {} if spec.linear is None else {key: getattr(spec.linear, name) for name, key in LINEAR_KEYS.items()}
-        kinds = {True: "linear_attention", False: "full_attention"}
+        kinds = {True: family.linear_kind, False: "full_attention"}
         if family.convolutions:
             sizes = {} if spec.linear is None else {"conv_L_cache": spec.linear.conv_tokens}
             sizes |= {"block_auto_adjust_ff_dim": False} if "block_auto_adjust_ff_dim" in family.defaults else {}
-            kinds[True] = "conv"
         raw = sizes | {"layer_types": [kinds[linear] for linear in spec.linear_layers]}
     rule = family.windows
     if rule is None:

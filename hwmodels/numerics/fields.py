@@ -184,9 +184,8 @@ class _Field(NamedTuple):
 @functools.cache
 def _fields(kind: type) -> tuple[_Field, ...]:
     return tuple(
-        _Field(field.name, known("rule"), known("part"), field.default is None)
+        _Field(field.name, field.metadata.get("rule"), field.metadata.get("part"), field.default is None)
         for field in dataclasses.fields(kind)
-        for known in (field.metadata.get,)
     )
 
 

@@ -136,8 +136,10 @@ class DecoderSizes(SharedSizes):
     @property
     def scored_heads(self) -> int:
         """Scores of a layer for each token that a token sees: of linear attention its key's, its query's and their decay."""
-        recurrent = self.linear is not None and not self.linear.convolution_alone
-        return max(self.num_heads, 3 * self.linear.value_heads if self.linear is not None and recurrent else 0)
+        linear = self.linear
+        if linear is None or linear.convolution_alone:
+            return self.num_heads
+        return max(self.num_heads, 3 * linear.value_heads)
 
     @property
     def windowed(self) -> bool:

@@ -52,7 +52,7 @@ class TextSplit(NamedTuple):
             ahead: tokens of a window ahead of the answer, some of which may be of the conversation before; None: anywhere.
         """
         places = np.zeros(0, np.int64) if ahead is None else self._ahead_of_answers(length, ahead)
-        answered = self._at(self._chosen(places, min(count, len(places)), seed), length)
+        answered = self._at(self._chosen(places, count, seed), length)
         if len(answered) == count:
             return answered
         where = {"document_starts": self.calibration_starts, "beginning": self.beginning}
@@ -74,7 +74,7 @@ class TextSplit(NamedTuple):
         """Further windows of the calibration text, of answers or else `windows_between`; none shares a token with those of
         `calibration_windows` with the same arguments."""
         if ahead is not None and len(places := self._ahead_of_answers(length, ahead)):
-            chosen = self._chosen(places, min(count, len(places)), seed)
+            chosen = self._chosen(places, count, seed)
             apart = np.abs(places[:, None] - chosen).min(axis=1) >= length - len(self.beginning)
             return self._at(places[apart], length)
         where = {"document_starts": self.calibration_starts, "beginning": self.beginning}
@@ -85,7 +85,8 @@ class TextSplit(NamedTuple):
         places = np.asarray(self.calibration_answers, np.int64) - ahead + len(self.beginning)
         return places[(places >= 0) & (places + length - len(self.beginning) <= len(self.calibration))]
 
-    def _chosen(self, places: Int[np.ndarray, " answer"], count: int, seed: int) -> Int[np.ndarray, " count"]:
+    def _chosen(self, places: Int[np.ndarray, " answer"], count: int, seed: int) -> Int[np.ndarray, " chosen"]:
+        count = min(count, len(places))
         return np.sort(np.random.default_rng([seed, count, len(places)]).choice(places, count, replace=False))
 
     def _at(self, places: Int[np.ndarray, " count"], length: int) -> Int[np.ndarray, "count length"]:

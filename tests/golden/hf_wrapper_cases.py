@@ -6,6 +6,12 @@ from hf_case import Case, rope, sizes
 
 _MSCALES = {"mscale": 1.0, "mscale_all_dim": 1.0}
 
+#: What sees the images of Mistral 3, which no text passes through.
+_PIXTRAL = {
+    **{"model_type": "pixtral", "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1},
+    **{"num_attention_heads": 2, "head_dim": 4, "image_size": 8, "patch_size": 4},
+}
+
 #: One of each kind of network around a text decoder.
 WRAPPER_CASES = (
     Case(
@@ -48,16 +54,7 @@ WRAPPER_CASES = (
                 rope_parameters=rope("default", 4000.0),
                 tie_word_embeddings=False,
             ),
-            "vision_config": {
-                "model_type": "pixtral",
-                "hidden_size": 8,
-                "intermediate_size": 8,
-                "num_hidden_layers": 1,
-                "num_attention_heads": 2,
-                "head_dim": 4,
-                "image_size": 8,
-                "patch_size": 4,
-            },
+            "vision_config": dict(_PIXTRAL),
             "tie_word_embeddings": False,
         },
         seed=48,
@@ -84,16 +81,7 @@ WRAPPER_CASES = (
                 ),
                 tie_word_embeddings=True,
             ),
-            "vision_config": {
-                "model_type": "pixtral",
-                "hidden_size": 8,
-                "intermediate_size": 8,
-                "num_hidden_layers": 1,
-                "num_attention_heads": 2,
-                "head_dim": 4,
-                "image_size": 8,
-                "patch_size": 4,
-            },
+            "vision_config": dict(_PIXTRAL),
             "tie_word_embeddings": True,
         },
         seed=97,

@@ -59,7 +59,7 @@ def _stated_layers(settings: Settings) -> None:
     )
 
 
-#: Of Cohere's networks, whose blocks are side by side.
+#: Of Cohere's networks, whose attention and feed-forward network both read a layer's input.
 _COHERE: dict[str, Any] = {
     **{"norm": "unbiased_layer", "norm_eps": Setting("layer_norm_eps"), "parallel": True},
     **{"activation": Setting("hidden_act"), "logit_divisor": Setting("logit_scale", power=-1)},

@@ -338,16 +338,16 @@ def linear_sizes(sizes: DecoderSizes) -> LinearSizes:
 
 def placed_sources(step: StepInput) -> list[tuple[KVSource, Int[Array, "#batch slot"]]]:
     """Sources of a step with the positions of their slots. Raises ValueError: a cache without positions."""
-    found = [
+    placed = [
         (source, positions)
         for source, positions in zip(step.sources, step.source_positions, strict=True)
         if positions is not None
     ]
-    if len(found) < len(step.sources):
+    if len(placed) < len(step.sources):
         raise ValueError(
             "a cache has no positions, which convolutions need; make it with `empty_cache` of this network"
         )
-    return found
+    return placed
 
 
 def _of_length_one(x: Float[Array, "*b element"]) -> Array:

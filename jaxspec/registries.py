@@ -110,7 +110,11 @@ def name_of(kind: str, given: Any) -> str:
         InputError: no object of this kind, or of a device or architecture one that no file can say.
     """
     if kind not in ("device", "architecture"):
-        return register(kind, given)
+        member, registry = getattr(given, kind, given), registry_of(kind)  # what js.scheme returns has its scheme
+        facts = getattr(member, "facts", None)
+        if facts is not None and registry.get(facts.name) is facts and not registry.is_registered(facts.name):
+            return facts.name
+        return register(kind, member)
     from hwmodels.catalog import own_name
 
     try:

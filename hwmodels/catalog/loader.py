@@ -430,6 +430,8 @@ def document_of(kind: str, name: str) -> dict[str, Any]:
 def own_name(kind: str, given: Any) -> str:
     """The name under which an object of a user's own, or the content of its file, is registered, which this does.
 
+    An object that equals one member of the catalog alone is that member: kernels and releases are known by its name.
+
     Args:
         kind: "device" or "architecture".
         given: may have its name, as `name`; otherwise, and where another one has it, a part of the name is a digest.
@@ -449,12 +451,21 @@ def own_name(kind: str, given: Any) -> str:
             content = architecture_document(entry)
     except EntryError as error:
         raise ValueError(str(error)) from error
+    alike = [name for name, member in _members(kind).items() if member == given] if document is None else []
+    if len(alike) == 1:
+        return alike[0]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:6]
     taken = wanted in registry and (registry[wanted] is None or document_of(kind, wanted) != content)
     name = wanted if wanted and not taken else f"{wanted or kind}-{digest}"
     if name not in registry:
         registry[name] = entry
     return name
+
+
+@functools.cache
+def _members(kind: str) -> dict[str, Device] | dict[str, Architecture]:
+    """Every device or architecture of the catalog's files, by name."""
+    return {name: device(name) if kind == "device" else architecture(name) for name in _names(f"{kind}s")}
 
 
 def _is_file(name: str) -> bool:

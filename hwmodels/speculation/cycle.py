@@ -27,7 +27,7 @@ from hwmodels.network.architecture import (
 from hwmodels.network.operators import StepShape, decode_step, draft_step, verify_step
 from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.numerics.fast_compile import priced_at_once
-from hwmodels.numerics.fields import AMOUNT, check_number, part
+from hwmodels.numerics.fields import AMOUNT, check_number, part, short_line
 from hwmodels.numerics.scalars import Leaf, Number, as_float, either, same_rank, with_rank
 from hwmodels.parallel.group import for_draft, sharing_devices
 from hwmodels.speculation.draft_cost import (
@@ -119,6 +119,9 @@ class CycleCost:
     def total_s(self) -> Float[Array, "*b"]:
         """Time of the cycle: its draft steps, then the verification, then what the engine adds."""
         return self.draft_s + self.verify_s + self.engine_s
+
+    def __repr__(self) -> str:
+        return short_line(self, "draft_s", "verify_s", "engine_s", "energy_j")
 
     def draft_runs(self, runs: Float[Array, " step"]) -> list[tuple[Float[Array, " step"], PricedStep]]:
         """Runs of each draft step per cycle, with the one after the verification on its own: together they are its `draft_s`.

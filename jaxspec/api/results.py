@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -25,8 +26,6 @@ from jaxspec.settings.catalog_names import known_device
 from jaxspec.settings.coercion import as_path, shown
 from jaxspec.studies.study import Study
 
-if TYPE_CHECKING:
-    import pandas  # pyright: ignore[reportMissingImports] - optional
 if TYPE_CHECKING:
     import pandas  # pyright: ignore[reportMissingImports] - optional
     from matplotlib.figure import Figure
@@ -135,28 +134,33 @@ def save_results(
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     shutil.rmtree(part, ignore_errors=True)
     try:
-        if source is not None and is_run_directory(source):
-            shutil.copytree(source, part, ignore=_LEFT_OUT)
-        else:
-            part.mkdir(parents=True)
-            write_text(part / "config.toml", to_toml(config))
-            write_text(part / "inputs.json", to_json(inputs()))
-            write_text(part / RECORD, to_json(new_record(command, config)))
-        write_result_file(part, result)
-        if path.is_dir():
-            shutil.rmtree(path)
-        part.rename(path)
-        sync_folder(path.parent)
-    except OSError as error:
-        raise InputError(f"path {str(given)!r} cannot be written ({_reason(error)}); give another place") from error
+        with _one_line_refusal(given):
+            if source is not None and is_run_directory(source):
+                shutil.copytree(source, part, ignore=_LEFT_OUT)
+            else:
+                part.mkdir(parents=True)
+                write_text(part / "config.toml", to_toml(config))
+                write_text(part / "inputs.json", to_json(inputs()))
+                write_text(part / RECORD, to_json(new_record(command, config)))
+            write_result_file(part, result)
+            if path.is_dir():
+                shutil.rmtree(path)
+            part.rename(path)
+            sync_folder(path.parent)
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return given
 
 
-def _reason(error: OSError) -> str:
-    """Why a file cannot be written; a copied folder tells it of each file."""
-    return error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror or one_line(error)
+@contextlib.contextmanager
+def _one_line_refusal(path: Path) -> Iterator[None]:
+    """Raises InputError where the operating system refuses to write in the block."""
+    try:
+        yield
+    except OSError as error:
+        # A copied folder has a reason for each file.
+        reason = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror or one_line(error)
+        raise InputError(f"path {str(path)!r} cannot be written ({reason}); give another place") from error
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -314,8 +318,10 @@ class StudyResults(Sequence):
         """
         text = to_json(self.shown.result)
         if path is not None:
-            check_file_place(Path(path), "path")
-            write_text(Path(path), text)
+            place = Path(as_path("path", path))
+            check_file_place(place, "path")
+            with _one_line_refusal(place):
+                write_text(place, text)
         return text
 
     def to_frame(self, part: str | None = None) -> pandas.DataFrame:

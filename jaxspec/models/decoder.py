@@ -97,7 +97,15 @@ class Network(nnx.Module):
         return nnx.merge(graph, state)
 
     def __call__(self, tokens: Int[Array, "batch token"]) -> Float[Array, "batch token vocab"]:
-        """Logits behind each token of texts that begin at position 0; `forward` has masks, caches and all else."""
+        """Logits behind each token of texts that begin at position 0; `forward` has masks, caches and all else.
+
+        Raises:
+            ValueError: other tokens than whole numbers in rows.
+        """
+        tokens = jnp.asarray(tokens)
+        if tokens.ndim != 2 or not tokens.size or not jnp.issubdtype(tokens.dtype, jnp.integer):
+            given = f"{tokens.dtype} of shape {tokens.shape}"
+            raise ValueError(f"tokens are {given}; give whole numbers, a row for each text, as in module(tokens[None])")
         return forward_text(self.params, self.config, tokens).logits
 
     @property

@@ -132,7 +132,7 @@ def entries_of(
 Stream = bool | Literal["all"]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class LoadedModel:
     """A network read from a directory.
 
@@ -159,6 +159,10 @@ class LoadedModel:
     rounded: bool = False
     exact: frozenset[ParameterPath] = frozenset()
     packed: frozenset[str] = frozenset()
+
+    def __repr__(self) -> str:
+        stored = "".join(f", {form}" for form in sorted(self.packed))
+        return f"<{self.part} of {self.family.name}: {self.config.num_parameters():,} parameters{stored}; in {self.directory}>"
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:

@@ -70,6 +70,7 @@ def test_tables_figures_and_texts_are_those_of_the_command(results):
         (lambda results: js.open_result("nowhere"), "run 'nowhere' is no run directory"),
         (lambda results: results.table(None), "table None is none of these results; there are Toy"),
         (lambda results: results.save(5), "path is 5; it must be of type str"),
+        (lambda results: results.to_json(5), "path is 5; it must be of type str"),
         (lambda results: js.load(5), "path is 5; it must be of type str"),
         (lambda results: js.runs.list_runs(5), "folder is 5; it must be of type str"),
         (lambda results: js.runs.compare_runs([5, 6]), "path is 5; it must be of type str"),

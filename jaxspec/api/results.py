@@ -225,9 +225,9 @@ class StudyResults(Sequence):
         return sorted({*super().__dir__(), *(name for name in own if not name.startswith("_"))})
 
     def _take_one(self) -> str:
-        several = len(self.devices) > 1 or len(self.devices) == len(self.results)
+        one_each = len(self.devices) == len(self.results)
         ways = (
-            f"by number or device: {', '.join(map(repr, self.devices))}" if several else "by number, or see to_frame()"
+            f"by number or device: {', '.join(map(repr, self.devices))}" if one_each else "by number, or see to_frame()"
         )
         return f"there are {len(self.results)} results; take one first, {ways}"
 

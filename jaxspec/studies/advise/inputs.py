@@ -236,7 +236,7 @@ def _kernels(config: AdviseConfig, device: str) -> Kernels:
     engine = config.engine
     if engine is None or catalog.engine_kernels(entry, device, engine) is not None:
         return Kernels(engine, config.weight_format)
-    whose = "the data sheet's times count" if entry.calibration is None else "those of the device's own engine count"
+    whose = "the device's own numbers count" if entry.calibration is None else "those of the device's own engine count"
     return Kernels(None, config.weight_format, (f"kernels of {engine} were not measured on {device}: {whose}",))
 
 

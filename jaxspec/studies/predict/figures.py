@@ -76,10 +76,12 @@ def _by_point(part: SubFigure, results: Sequence[PredictResult]) -> None:
         for value in values[lines]:
             shown = [(load[along], y) for load, y in zip(loads, heights, strict=True) if load[lines] == value]
             axes.plot(*zip(*shown, strict=True), marker="o", label=f"{lines} {value:,}")
+        unfit = [(load[along], y) for load, y, one in zip(loads, heights, results) if not one.fits.value]
+        axes.plot(*zip(*unfit), "o", color=PAPER, markersize=3, zorder=3)  # within the markers
         axes.set_xscale("symlog", base=2)
         axes.set_xticks(values[along], [f"{value:,}" for value in values[along]])
         axes.set_ylim(limits_from_zero(heights))
-        axes.set(xlabel=along, ylabel=label)
+        axes.set(xlabel=f"{along} (hollow: does not fit the memory)" if unfit else along, ylabel=label)
         axes.grid(True)
         axes.legend(fontsize=8)
 

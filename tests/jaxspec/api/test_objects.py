@@ -244,7 +244,9 @@ def test_price_takes_traced_numbers_of_devices_and_networks_by_name():
     def cycle_s(bandwidth, layers):
         network = js.architecture("Llama 3.2 1B", num_layers=layers)
         device = js.device("RTX 4090", memory_bandwidth_bytes_per_s=bandwidth)
-        return js.price(js.Case(device, network, js.Workload(1.0, 512.0)), js.chain_plan(4.0)).total_s
+        cost = js.price(js.Case(device, network, js.Workload(1.0, 512.0)), js.chain_plan(4.0))
+        assert repr(cost).startswith("CycleCost(draft_s=") and len(repr(cost)) < 120
+        return cost.total_s
 
     (slope, per_layer), total = jax.grad(cycle_s, (0, 1))(1e12, 16.0), float(cycle_s(1e12, 16.0))
     assert slope * 1e12 == pytest.approx(-total, rel=0.05)  # decoding waits for memory

@@ -192,7 +192,11 @@ def test_lists_of_batch_and_context_are_single_predictions_by_one_trace(monkeypa
     assert (one.speedup_vs_bf16_ar, one.bound) == (alone.speedup_vs_bf16_ar.value, "memory")
     (table,) = found.tables
     assert len(table.rows) == 6
-    assert [axes.get_xlabel() for axes in found.plot().findobj(Axes)] == ["batch", "batch"]
+    small = common | {"device": js.device("rtx-4090", memory_capacity_bytes=2.6e9)}
+    full = js.predict(**small, batch=[1, 32], context=2048)
+    assert full.to_frame().fits.tolist() == [True, False]
+    for each, label in ((found, "batch"), (full, "batch (hollow: does not fit the memory)")):
+        assert [axes.get_xlabel() for axes in each.plot().findobj(Axes)] == [label, label]
     assert found["RTX 4090"].results == found.results
     with pytest.raises(AttributeError, match="no attribute 'token_per_s'; did you mean 'tokens_per_s'"):
         _ = found[0].token_per_s

@@ -463,7 +463,7 @@ def own_name(kind: str, given: Any) -> str:
 
 
 @functools.cache
-def _members(kind: str) -> dict[str, Device] | dict[str, Architecture]:
+def _members(kind: str) -> dict[str, Device | Architecture]:
     """Every device or architecture of the catalog's files, by name."""
     return {name: device(name) if kind == "device" else architecture(name) for name in _names(f"{kind}s")}
 

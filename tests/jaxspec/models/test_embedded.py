@@ -75,6 +75,5 @@ def test_a_loaded_network_is_a_module_of_the_same_parameters(tmp_path):
     with pytest.raises(InputError, match="a network that is streamed or in codes is no module"):
         embedded.load_model(tmp_path, stream=True).module()
     assert repr(model) == f"<target of llama: {model.config.num_parameters():,} parameters; in {tmp_path}>"
-    for wrong in (tokens[0], tokens / 2, tokens[:, :0]):
-        with pytest.raises(ValueError, match="give whole numbers, a row for each text"):
-            module(wrong)
+    with pytest.raises(ValueError, match="give whole numbers, a row for each text"):
+        module(tokens[:, :0])

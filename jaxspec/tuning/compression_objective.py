@@ -76,8 +76,8 @@ def measure_hard(
     """One pass of the bit-exact draft over calibration windows; in parts, where activations would not be small.
 
     Bits of the KV cache are the mean over the parts, each coded on its own. A mesh has the parts of one device, each split over
-    its data axis, so that it finds the same. One program serves all parts, and all calibrations of equal shape, however many of
-    their windows count.
+    its data axis, so that it finds the same. One program serves all parts, and all calibrations of equal shape, unless
+    less than half of their windows count.
 
     Args:
         offset: shifts the roots of cycles (see `block_pass`), 0 to the longest draft length less one.
@@ -91,10 +91,12 @@ def measure_hard(
     check_count("windows", count, most=there)
     decoding = dataclasses.replace(decoding, temperature=jnp.asarray(decoding.temperature, jnp.float32)).for_program()
     size = windows_per_pass(calibration.config, calibration.text.tokens.shape[1])
-    number = -(-there // size)
+    # What does not count takes as long as what does: few windows have a program of their own.
+    placed = count if 2 * count <= min(size, there) else there
+    number = -(-placed // size)
     # What the data axis does not divide would be whole on each device.
-    width = rows_that_split(calibration.mesh, -(-there // number))
-    parts = [part for part in np.array_split(np.arange(there), number) if part[0] < count]
+    width = rows_that_split(calibration.mesh, -(-placed // number))
+    parts = [part for part in np.array_split(np.arange(placed), number) if part[0] < count]
     place = jnp.asarray(offset, jnp.int32)
     measurements, shares = [], []
     for part in parts:

@@ -37,7 +37,7 @@ from jaxspec.runs.stages import Arrays
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.acceptance import acceptance_rates, compare_cycles, speedup_ratio
 from jaxspec.speculate.predicted_cycles import predict_cycles
-from jaxspec.speculate.proof import continue_texts, decode_chains
+from jaxspec.speculate.proof import continuation_length, continue_texts, decode_chains
 from jaxspec.speculate.sampling import GREEDY, Decoding
 from jaxspec.studies.engine_pricing import engine_scatter
 from jaxspec.studies.headline_intervals import headline_intervals
@@ -63,6 +63,11 @@ class ChainDecoding:
     drafts: HardDrafts
     longest: int = MAX_DRAFT_LENGTH
 
+    @property
+    def room(self) -> int:
+        """Tokens of a held-out text behind its prompt; a calibration text may have more."""
+        return continuation_length(self.drafts.work.config.output_tokens)
+
     def name_of(self, drafts: Mapping[str, Knobs]) -> str:
         """Name of a stage about several drafts, by their knobs."""
         network = self.drafts.work.setup.config
@@ -76,7 +81,7 @@ class ChainDecoding:
 
         def compute() -> Arrays:
             with work.bar("decoding without a draft", len(setup.prompts)) as bar:
-                asked = work.asked(drafts.continuation_tokens, decoding)
+                asked = work.asked(self.room, decoding)
                 if not decoding.greedy:  # no output is compared with it, token by token
                     return continue_texts(setup.params, setup.config, asked, advance=bar.advance)
                 how = {"longest": self.longest, "advance": bar.advance}
@@ -99,7 +104,7 @@ class ChainDecoding:
                     work.asked(work.config.output_tokens, decoding),
                     knobs.draft_length,
                     longest=self.longest,
-                    room=drafts.continuation_tokens,
+                    room=self.room,
                     advance=bar.advance,
                 )
 
@@ -112,7 +117,7 @@ class ChainDecoding:
 
         def compute() -> Arrays:
             places = setup.prompts.shape[1]
-            length = places + drafts.continuation_tokens
+            length = places + self.room
             texts = self.autoregressive(setup.decoding)["tokens"][:, :length]
             with work.bar(f"predicting tokens per cycle, {what}", len(texts)) as bar:
                 return predict_cycles(

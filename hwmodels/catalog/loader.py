@@ -225,7 +225,7 @@ def architecture_title(name: str) -> str:
 
 def device_sources(name: str) -> dict[str, str]:
     """Where each number of a device comes from: field -> text. Raises UnknownNameError."""
-    return _device_entry(name).sources
+    return dict(_device_entry(name).sources)
 
 
 def architecture_sources(name: str) -> dict[str, str]:
@@ -478,7 +478,13 @@ def _entry_from_file(path: str | Path) -> DeviceEntry:
 
 def _device_entry(name: str) -> DeviceEntry:
     registered = DEVICES.get(_slug(name))
-    return parse_device(_read(DEVICES, name), where=name) if registered is None else registered
+    return _parsed_device(_read(DEVICES, name), name) if registered is None else registered
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed_device(text: str, name: str) -> DeviceEntry:
+    """A file's content, whose title, numbers and sources are asked for one after another."""
+    return parse_device(text, where=name)
 
 
 def _architecture_entry(name: str) -> Entry:

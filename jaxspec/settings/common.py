@@ -282,7 +282,7 @@ class CommonConfig(ParallelSettings, PlacementSettings):
         known=known_architecture,
     )
     device: tuple[str, ...] = setting(
-        ("rtx-4090",),
+        ("rtx-4090-calibrated",),
         "Devices, separated by commas: catalog names (see jaxspec devices) or your own TOML files.",
         names=catalog_devices,
         objects="device",

@@ -189,7 +189,7 @@ def _settings(config: ExportConfig, model: str) -> CommonConfig:
     return CommonConfig(
         model=model,
         architecture="own",
-        device=(config.device or "rtx-4090",),
+        device=(config.device or "rtx-4090-calibrated",),
         prompts=config.prompts or _PROMPTS,
         **{name: value for name, value in chosen.items() if value is not None},
     )

@@ -221,7 +221,8 @@ def _shared(small):
 
 def test_evaluating_the_tuned_knobs_gives_the_tuned_numbers(finished, config, small, tmp_path):
     entries, path = finished
-    settings = {"model": config.model, "text": config.text, "knobs": str(path / "result.json")}
+    settings = {"model": config.model, "text": config.text, "device": config.device}
+    settings |= {"knobs": str(path / "result.json")}
     again, _ = evaluate(build_config(EvaluateConfig, _shared(small), settings), out=str(tmp_path / "e"))
     tuned, same = entries[0]["configurations"]["tuned"], again[0].plain()["configurations"]["given"]
     for key in ("tokens_per_cycle_counted", "bits_per_weight", "speedup_vs_bf16_ar"):

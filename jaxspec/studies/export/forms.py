@@ -52,7 +52,14 @@ from jaxspec.studies.export.config import DRAFT_LENGTH, ExportConfig
 from jaxspec.studies.export.readme import MANIFEST, check_place, engine_section, remove_earlier
 from jaxspec.studies.export.result import DecodedDraft, ExportResult
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
-from jaxspec.studies.measured.memory import COMPUTED, ROOM_BYTES, DraftNeed, decoding_bytes, parameter_sizes
+from jaxspec.studies.measured.memory import (
+    COMPUTED,
+    ROOM_BYTES,
+    DraftNeed,
+    decoding_bytes,
+    parameter_sizes,
+    process_bytes,
+)
 from jaxspec.trees.rank_traces import ratio_of_totals
 
 #: Bits of a weight, about: how far a file is written.
@@ -201,7 +208,7 @@ def _check_memory(checked: CheckedInputs, tokens: int) -> None:
     # A small one is held once more, laid out to decode with.
     copies = 2 if network.num_parameters() <= SMALL else 1
     caches = DraftNeed(per_slot=3 * COMPUTED * network.num_layers * network.cached_shape.elements)
-    need = 2 * copies * COMPUTED * parameter_sizes(network) + ROOM_BYTES
+    need = 2 * copies * COMPUTED * parameter_sizes(network) + ROOM_BYTES + process_bytes()
     need += decoding_bytes(network, [len(prompt) for prompt in checked.prompts], tokens, [caches])
     if need > (there := device_memory_bytes()):
         raise InputError(

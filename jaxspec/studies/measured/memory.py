@@ -135,6 +135,15 @@ def _of_layers(network: DecoderConfig) -> dict[tuple[str, ...], tuple[int, ...]]
 ROOM_BYTES = 1 << 29
 
 
+#: On a CPU, of libraries and compiled programs; and what LLVM takes while it compiles a backward pass. Measured on x86-64.
+_PROCESS_BYTES, _COMPILING_BYTES = 450 << 20, 1200 << 20
+
+
+def process_bytes(*, gradient: bool = False) -> int:
+    """What the process itself takes of the memory that networks are in: of a GPU's nothing."""
+    return 0 if jax.default_backend() != "cpu" else _PROCESS_BYTES + _COMPILING_BYTES * gradient
+
+
 #: A mesh along data and tensor that is none.
 ONE_DEVICE = (1, 1)
 
@@ -217,7 +226,7 @@ class MemoryNeed(NamedTuple):
     Attributes:
         network: the target and its drafts; of streamed ones, what is not streamed, and a layer.
         calibration: KV and hidden states of the calibration text.
-        work: activations of whatever takes most: a gradient step, a pass over calibration text, or decoding.
+        work: activations of whatever takes most: a gradient step, a pass over calibration text, or decoding; and the process.
     """
 
     network: int
@@ -275,7 +284,8 @@ def memory_need(
         head = head_size(network, tensor)
         wide = COMPUTED if network.num_parameters() <= SMALL else 0
         whole, work = whole + (STORED + wide) * head, work + 2 * COMPUTED * head * (gradient_windows > 0)
-    return MemoryNeed(whole, calibration, max(work, ROOM_BYTES + decoding))
+    own_bytes = process_bytes(gradient=gradient_windows > 0)
+    return MemoryNeed(whole, calibration, max(work, ROOM_BYTES + decoding) + own_bytes)
 
 
 def decoding_bytes(

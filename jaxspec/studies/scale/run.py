@@ -48,6 +48,7 @@ from jaxspec.studies.measured.memory import (
     draft_need,
     network_bytes,
     plan_by,
+    process_bytes,
 )
 from jaxspec.studies.release import release_notes
 from jaxspec.studies.scale.config import ScaleConfig
@@ -86,7 +87,7 @@ def scale_need(
         work = max(work, _work_bytes(config, checked, network, drafts, mesh))
     if config.judging is not None:
         held += network_bytes(check_model(config.judging), stream=False, model=config.judging)
-    return MemoryNeed(held, 0, ROOM_BYTES + work)
+    return MemoryNeed(held, 0, ROOM_BYTES + work + process_bytes())
 
 
 def _work_bytes(

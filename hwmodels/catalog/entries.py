@@ -75,10 +75,10 @@ def file_text(given: Any) -> str | None:
         return None
     try:
         return place.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise EntryError(
-            f"{place}: cannot be read as a text file in UTF-8: {error}; give the path of a TOML file"
-        ) from error
+    except OSError as error:
+        raise EntryError(f"{place}: cannot be read ({error.strerror}); give the path of a TOML file") from error
+    except UnicodeDecodeError as error:
+        raise EntryError(f"{place}: is no text in UTF-8 ({error}); give the path of a TOML file") from error
 
 
 def titled_document(text: str, where: str) -> tuple[str, dict[str, Any]]:

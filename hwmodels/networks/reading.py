@@ -138,7 +138,9 @@ def _config_path(path: str | Path) -> Path:
 def _parsed(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise EntryError(f"{path}: cannot be read ({error.strerror}); give the path of a config.json") from error
+    except (ValueError, RecursionError) as error:
         problem = " ".join(str(error).split())
         raise EntryError(f"{path}: cannot be read as JSON: {problem}; give the path of a config.json") from error
 

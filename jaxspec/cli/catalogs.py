@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -13,30 +14,47 @@ from jaxspec.results.records import significant
 from jaxspec.settings.catalog_names import catalog_architectures, catalog_devices, known_architecture, known_device
 
 
-def _entries(names, get, title, sources) -> list[dict]:
-    """One entry per name; values are the numbers that have a source, by dotted name."""
+def _entry(name: str, title: str, tree: Any, sources: dict[str, str]) -> dict[str, Any]:
+    """What --json says of one device or architecture; values are the numbers that have a source, by dotted name."""
     import jax
 
     from hwmodels.analysis.design_point import leaf_names
     from jaxspec.report.assumptions import number_status
 
-    entries = []
-    for name in names:
-        tree = get(name)
-        values = {key: float(leaf) for key, leaf in zip(leaf_names(tree), jax.tree.leaves(tree), strict=True)}
-        given = sources(name)
-        entries.append(
-            {
-                "schema_version": 1,
-                "name": name,
-                "title": title(name),
-                "values": {key: value for key, value in values.items() if key in given},
-                "sources": given,
-                "status": "input",  # of all numbers but those that follow
-                "statuses": {key: status for key in given if (status := number_status(given[key])) != "input"},
-            }
-        )
-    return entries
+    values = {key: float(leaf) for key, leaf in zip(leaf_names(tree), jax.tree.leaves(tree), strict=True)}
+    return {
+        "schema_version": 1,
+        "name": name,
+        "title": title,
+        "values": {key: value for key, value in values.items() if key in sources},
+        "sources": sources,
+        "status": "input",  # of all numbers but those that follow
+        "statuses": {key: status for key in sources if (status := number_status(sources[key])) != "input"},
+    }
+
+
+def _device(name: str) -> tuple[str, Any, dict[str, str]]:
+    """Title, numbers and their sources of a device of the catalog, or of a file."""
+    from hwmodels.catalog import device_entry
+
+    entry = device_entry(name)
+    return entry.title, entry.device, dict(entry.sources)
+
+
+def _architecture(name: str) -> tuple[str, Any, dict[str, str]]:
+    """The same of an architecture of the catalog."""
+    from hwmodels import catalog
+
+    return catalog.architecture_title(name), catalog.architecture(name), catalog.architecture_sources(name)
+
+
+def _config(path: str) -> tuple[str, Any, dict[str, str]]:
+    """The same of a config.json, or of the folder that holds one."""
+    from hwmodels.catalog import architecture_from_config_file
+    from jaxspec.report.assumptions import architecture_data
+
+    shapes = architecture_from_config_file(path)
+    return path, shapes, {key: number["source"] for key, number in architecture_data(path, shapes).items()}
 
 
 def _show(title: str, rows: dict[str, dict[str, str]], entries: list[dict], verbose: bool) -> None:
@@ -119,21 +137,24 @@ def _catalog_command(
 ) -> None:
     from hwmodels import catalog
 
-    get = getattr(catalog, kind)
+    get = _device if kind == "device" else _architecture
     names, sources = getattr(catalog, f"{kind}_names")(), sources or name is not None
     if name is not None:
         meant = known_device(name) if kind == "device" else known_architecture(name)
-        name = (catalog.device_named(meant) if kind == "device" else None) or meant  # logs write more than people do
-        try:
-            get(name)
-        except catalog.UnknownNameError as error:
-            raise InputError(str(error)) from error
-        names = [own for own in names if own.casefold() == name.casefold()]
-    entries = _entries(names, get, getattr(catalog, f"{kind}_title"), getattr(catalog, f"{kind}_sources"))
+        if os.path.exists(meant):
+            names, get = [meant], _device if kind == "device" else _config
+        else:
+            named = catalog.device_named(meant) if kind == "device" else None  # logs write more than people do
+            names = [own for own in names if own.casefold() == (named or meant).casefold()] or [meant]
+    try:
+        known = {name: get(name) for name in names}
+    except (catalog.UnknownNameError, catalog.EntryError, NotImplementedError) as error:
+        raise InputError(str(error)) from error
+    entries = [_entry(name, *of_name) for name, of_name in known.items()]
     hint = "" if sources else "; --sources: every number and where it comes from"
     fitted = any(entry["statuses"] for entry in entries)
     status = "input, those whose source says so: calibrated" if fitted else "input"
-    title, rows = f"{what} (status of every number: {status}{hint})", {name: row(get(name)) for name in names}
+    title, rows = f"{what} (status of every number: {status}{hint})", {key: row(of[1]) for key, of in known.items()}
     give_out([lambda: write_json(json_file, entries)], lambda: _show(title, rows, entries, sources))
 
 
@@ -145,13 +166,14 @@ def _catalog_command(
 )
 @json_option
 def devices(name: str | None, sources: bool, example: bool, json_file: str | None) -> None:
-    """List the devices for --device, or show one with all of its numbers.
+    """List the devices for --device, or show one, also of a file, with all of its numbers.
 
     Each number has a source; --sources prints them for all devices.
 
     \b
     jaxspec devices rtx-4090
     jaxspec devices --example > my-chip.toml
+    jaxspec devices my-chip.toml
     jaxspec predict --device my-chip.toml
     """
     if example:
@@ -169,7 +191,7 @@ def devices(name: str | None, sources: bool, example: bool, json_file: str | Non
 @click.option("--sources", is_flag=True, help="Also print every number and where it comes from.")
 @json_option
 def models(name: str | None, sources: bool, json_file: str | None) -> None:
-    """List the networks for --architecture and --model, or show one architecture with all of its numbers."""
+    """List the networks for --architecture and --model, or show one, also of a config.json, with all of its numbers."""
     from hwmodels.networks import runnable_names
     from jaxspec.models.gguf import ARCHITECTURES
     from jaxspec.report.terminal import say

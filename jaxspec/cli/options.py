@@ -73,7 +73,7 @@ def usage_line(error: click.ClickException) -> str:
     ctx = getattr(error, "ctx", None)
     where = ctx.command_path if ctx is not None else "jaxspec"
     if isinstance(error, click.NoSuchOption):
-        options = [] if ctx is None else [name for parameter in ctx.command.params for name in parameter.opts]
+        options = [] if ctx is None else [name for parameter in ctx.command.get_params(ctx) for name in parameter.opts]
         long = [name for name in options if name.startswith("--")]
         known = _ELSEWHERE.get(error.option_name) or hint(error.option_name, long, quote=False, list_all=False)
         message = f"no such option {error.option_name}{known}"

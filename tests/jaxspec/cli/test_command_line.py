@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from bad_inputs import DEVICE
 from command_calls import refused, run
 
 from jaxspec.cli import main
@@ -198,6 +199,16 @@ def test_a_catalog_entry_is_shown_by_its_name(capsys, command, name, number):
     assert f"= {number}: " in out
     assert all(f"  {key}" in out for key in entry["sources"])
     assert "did you mean" in refused(capsys, command, name[:-1])
+
+
+def test_a_file_is_shown_as_catalog_entries_are(capsys, model, tmp_path):
+    chip = tmp_path / "chip.toml"
+    chip.write_text(DEVICE.replace("1008e9", "700e9"), encoding="utf-8")
+    for command, file, number in (("devices", chip, "700e9 (700 GB/s)"), ("models", model, "num_layers = 1")):
+        code, out, _ = run(capsys, command, file, "--json", "one.json")
+        assert code == 0
+        assert number in out
+        assert [entry["name"] for entry in json.loads(Path("one.json").read_text())] == [str(file)]
 
 
 @pytest.mark.parametrize("written", ["RTX 4090", "NVIDIA GeForce RTX 4090 24GB"])

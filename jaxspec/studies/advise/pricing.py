@@ -220,14 +220,19 @@ def ranges(batches: Sequence[int], lengths: Sequence[int]) -> list[Range]:
     return spans
 
 
-def single_length(speedups: Float[np.ndarray, "batch length"]) -> int:
-    """The draft length with the highest mean log speedup over all batches; 0 where none is above 0.
+def single_length(speedups: Float[np.ndarray, "batch length"], fits: Bool[np.ndarray, " batch"]) -> int:
+    """The draft length with the highest mean log speedup; 0 where none is above 0.
 
     Args:
         speedups: of draft lengths 1, 2, ...
+        fits: batches for which there is memory, which alone count; all do where there is none.
     """
-    gains = np.mean(np.log(speedups), axis=0)
+    gains = _mean_gains(speedups, fits)
     return int(np.argmax(gains)) + 1 if gains.max() > 0 else 0
+
+
+def _mean_gains(speedups: np.ndarray, fits: np.ndarray) -> np.ndarray:
+    return np.mean(np.log(speedups[fits if fits.any() else slice(None)]), axis=0)
 
 
 _ROOT = -1
@@ -346,15 +351,18 @@ def served_tree(grown: GrownTree, nodes: int) -> ServedTree:
     return ServedTree(nodes=nodes, depth=max(grown.depth[:nodes]) + 1, branching=branching)
 
 
-def single_tree(trees: AdvisedTrees, chains: Float[np.ndarray, "batch length"]) -> ServedTree | None:
-    """The tree with the highest mean log speedup over all batches; None where a chain or no draft has a higher one.
+def single_tree(
+    trees: AdvisedTrees, chains: Float[np.ndarray, "batch length"], fits: Bool[np.ndarray, " batch"]
+) -> ServedTree | None:
+    """The tree with the highest mean log speedup; None where a chain or no draft has a higher one.
 
     Args:
         chains: speedups of draft lengths 1, 2, ...
+        fits: as of `single_length`.
     """
-    gains = np.mean(np.log(np.asarray(trees.speedup.value)), axis=0)
+    gains = _mean_gains(np.asarray(trees.speedup.value), fits)
     best = int(np.argmax(gains))
-    other = max(0.0, float(np.mean(np.log(chains), axis=0).max()))
+    other = max(0.0, float(_mean_gains(chains, fits).max()))
     return served_tree(trees.grown, best + 1) if gains[best] > other else None
 
 

@@ -140,6 +140,7 @@ def _advice(config: AdviseConfig, checked: _Checked, directory: RunDirectory) ->
     )
     rows = [_row(config, checked, advised, place) for place in range(len(config.batch))]
     served: ServedTree | None = None
+    over_batches = np.asarray(advised.numbers["speedup_vs_stored_ar"].value), np.asarray(advised.fits)
     if config.branch_acceptance is not None:
         trees = price_trees(
             pricing,
@@ -152,10 +153,10 @@ def _advice(config: AdviseConfig, checked: _Checked, directory: RunDirectory) ->
             scatter=scatter,
         )
         rows = [dataclasses.replace(row, tree=_tree(trees, place, row)) for place, row in enumerate(rows)]
-        served = single_tree(trees, np.asarray(advised.numbers["speedup_vs_stored_ar"].value))
+        served = single_tree(trees, *over_batches)
     lengths = [row.draft_length.known for row in rows]
     schedule = ranges(config.batch, lengths)
-    single = single_length(np.asarray(advised.numbers["speedup_vs_stored_ar"].value))
+    single = single_length(*over_batches)
     padded = config.prices_own_network and _other_rows(checked.draft.architecture, pricing.architecture)
     engines = _engines(config, schedule, single, served, padded)
     folder = dict(zip(config.device, device_slugs(config.device), strict=True))[device]

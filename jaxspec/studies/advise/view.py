@@ -167,10 +167,11 @@ def caption(result: AdviseResult, at: str = "") -> list[str]:
     few = ", ".join(fixed(chance, 2) for chance in (chances.value or [])[:4])
     more = ", ..." if len(chances.value or []) > 4 else ""
     single = result.single_draft_length.value
+    fit = " that fit" if len({row.fits.value for row in result.by_batch}) > 1 else ""
     lines = [
         f"draft {result.draft.name}, priced as {result.draft.priced_as}; accepted by position {few}{more} ({chances.status}); "
         "the rest: predicted",
-        f"one draft length for all these batches{at}: {single or 'none pays on average'}",
+        f"one draft length for all these batches{fit}{at}: {single or 'none pays on average'}",
     ]
     if any(row.tree for row in result.by_batch):
         branches = ", ".join(fixed(chance, 2) for chance in result.draft.branch_acceptance.known)

@@ -43,7 +43,7 @@ class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSett
     scheme: PricedScheme = same_as(  # noqa: RUF009
         PredictConfig,
         "scheme",
-        unset=f"{DEFAULT_SCHEME_NAME}, and beside --drafter the release's form, where one is known, or bf16",
+        unset=f"{DEFAULT_SCHEME_NAME}, and beside --draft-architecture the release's form, where one is known, or bf16",
     )
     draft_architecture: str | None = setting(
         None,

@@ -24,6 +24,7 @@ from jaxspec.errors import InputError
 from jaxspec.settings import build_config
 from jaxspec.studies.advise.config import AdviseConfig
 from jaxspec.studies.advise.inputs import draft_acceptance, named_draft, read_widths, served_draft
+from jaxspec.studies.advise.pricing import single_length
 from jaxspec.studies.advise.view import advice_in_words, gain_figure
 from jaxspec.studies.engine_flags import Range, ServedDraft, engines_for
 
@@ -89,6 +90,12 @@ def test_what_does_not_pay_is_not_advised(advised):
     assert first.fits.value
     assert not last.fits.value
     assert advice_in_words(advised.results[0]).endswith("There is no memory for batch 512.")
+
+
+def test_batches_without_memory_do_not_choose_the_length():
+    speedups = np.array([[1.1, 1.2], [9.0, 1.0]])
+    assert single_length(speedups, np.array([True, False])) == 2
+    assert single_length(speedups, np.array([False, False])) == 1
 
 
 @pytest.mark.study

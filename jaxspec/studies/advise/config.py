@@ -51,7 +51,8 @@ class AdviseConfig(ParallelSettings, AcceptanceSettings):
     device: tuple[str, ...] = same_as(CommonConfig, "device")
     engine: EngineName | None = setting(
         None,
-        "Engine that serves: sets the measured kernels of a calibrated GPU; for vllm, the time that it adds is included.",
+        "Engine that serves: sets the measured kernels of a calibrated GPU; for vllm and sglang, the time that it adds is "
+        "included.",
         unset="the device's own kernels (trtllm), no added time",
     )
     weight_format: str | None = same_as(CommonConfig, "weight_format")

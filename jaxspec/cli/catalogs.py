@@ -141,7 +141,7 @@ def _catalog_command(
     names, sources = getattr(catalog, f"{kind}_names")(), sources or name is not None
     if name is not None:
         meant = known_device(name) if kind == "device" else known_architecture(name)
-        if os.path.exists(meant):
+        if os.path.isfile(meant) or (kind == "architecture" and os.path.isdir(meant)):
             names, get = [meant], _device if kind == "device" else _config
         else:
             named = catalog.device_named(meant) if kind == "device" else None  # logs write more than people do

@@ -385,7 +385,7 @@ def iid_acceptance(tokens_per_cycle: Number, draft_length: Number) -> Float[Arra
             return alpha * (at + value), (at + value) + alpha * slope
 
         value, slope = lax.fori_loop(0, LONGEST_DRAFT, step, (jnp.zeros_like(alpha), jnp.zeros_like(alpha)))
-        return 1.0 + value - tokens, slope
+        return value - (tokens - 1.0), slope  # exact where hardly any token is accepted
 
     def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         middle = 0.5 * (ends[0] + ends[1])

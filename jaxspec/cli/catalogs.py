@@ -154,7 +154,8 @@ def _catalog_command(
     hint = "" if sources else "; --sources: every number and where it comes from"
     fitted = any(entry["statuses"] for entry in entries)
     status = "input, those whose source says so: calibrated" if fitted else "input"
-    title, rows = f"{what} (status of every number: {status}{hint})", {key: row(of[1]) for key, of in known.items()}
+    title = f"{what} (status of every number: {status}{hint})"
+    rows = {key: row(tree) for key, (_, tree, _) in known.items()}
     give_out([lambda: write_json(json_file, entries)], lambda: _show(title, rows, entries, sources))
 
 

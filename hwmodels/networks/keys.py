@@ -56,6 +56,7 @@ IRRELEVANT: dict[str, str] = ORDINARY | {
         output_gate_type dim_model_base mamba_ssm_dtype use_qk_norm qk_norm_type use_routing_bias qk_head_dim
         torch_compile""",
     "which layers see a window, in families whose layers are alike": "max_window_layers",
+    "how many layers share a cache, in families that refuse `use_cla`, which has them share it": "cla_share_factor",
     "of parts that see or hear, which are not counted": """
         *vision* image_* video_* audio_* mm_* multimodal_* projector_* projection_* spatial_* *_placeholder ignore_index
         img_* process_image_* boi_* eoi_* patch_* media_*""",

@@ -17,6 +17,8 @@ T = TypeVar("T")
 LARGEST_SIZE = 2**40
 LARGEST_LAYERS = 2**16
 
+_LAYERS = "num_hidden_layers"
+
 
 def shown(value: Any) -> str:
     """A value of any kind, short and on one line."""
@@ -36,7 +38,8 @@ class Settings:
 
     A family may spell a key in its own way, or in several: every lookup is by the usual name, and messages name the
     spelling that the file has. A default may be a function of the settings, of a size that follows from others: it also
-    counts where the file says null.
+    counts where the file says null. A list of one whole number per layer, the same in all, counts as that number where the
+    family has a number.
 
     Attributes:
         raw: the file.
@@ -57,10 +60,13 @@ class Settings:
         """The value, of whatever kind; null where neither the file nor the family has one."""
         spelling, is_stated = self._find(key)
         default = self._defaults.get(key)
-        if callable(default):
-            stated = self.raw[spelling] if is_stated else None
-            return default(self) if stated is None else stated
-        return self.raw[spelling] if is_stated else default
+        if not is_stated or (callable(default) and self.raw[spelling] is None):
+            return default(self) if callable(default) else default
+        stated = self.raw[spelling]
+        if isinstance(stated, list) and key != _LAYERS and (isinstance(default, int) or callable(default)):
+            alike = stated[:1] * self.size(_LAYERS, most=LARGEST_LAYERS) == stated and isinstance(stated[0], int)
+            return stated[0] if alike else stated
+        return stated
 
     def size(self, key: str, *, least: int = 1, most: int = LARGEST_SIZE) -> int:
         """A whole number in [least, most]; raises EntryError."""

@@ -202,6 +202,7 @@ class SharedSizes:
             head, and biases of queries, keys and values.
         qk_norm_whole: the norms of queries and keys are over all heads together, each element with a scale of its own.
         o_bias, ffn_bias: biases of attention's output, and of all feed-forward matrices.
+        xielu: the activation of dense feed-forward networks is xIELU, of which each layer has four numbers stored.
         attention_gate: in layers without linear attention a gate, projected from the input as queries are, multiplies what
             attention gives.
         attention_sinks: each head has a learned logit that takes part in the softmax and has no value.
@@ -231,6 +232,7 @@ class SharedSizes:
     qkv_bias: bool = False
     o_bias: bool = False
     ffn_bias: bool = False
+    xielu: bool = False
     attention_gate: bool = False
     attention_sinks: bool = False
     learned_positions: LearnedPositions | None = None
@@ -293,7 +295,7 @@ class NetworkSpec(SharedSizes):
             )
         norm_bias, intermediate = hidden * self.norm_biases, self.intermediate_size if moe < feeding else 0
         vectors = layers * self.norms_per_layer * norm_bias + (layers - linear) * self._attention_vectors()
-        vectors += (feeding - moe) * (matrices * intermediate + hidden) * self.ffn_bias
+        vectors += (feeding - moe) * ((matrices * intermediate + hidden) * self.ffn_bias + 4 * self.xielu)
         values = {
             "num_layers": layers,
             "num_ffn_layers": 0 if feeding == layers else feeding,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "APERTUS_TENSORS",
     "CONVOLUTIONS",
     "ERNIE_MOE_TENSORS",
     "EXPERT_TENSORS",
@@ -17,6 +18,7 @@ __all__ = [
     "GLM4_POST_NORMS",
     "GPT_OSS_TENSORS",
     "GRANITE_EXPERT_TENSORS",
+    "HUNYUAN_MOE_TENSORS",
     "HUNYUAN_TENSORS",
     "LATENT_TENSORS",
     "LFM2_CONVOLUTIONS",
@@ -58,6 +60,13 @@ HUNYUAN_TENSORS = LLAMA_TENSORS | {
     "k_norm": _ATTENTION + "key_layernorm.weight",
 }
 
+#: Of Apertus, whose activation has numbers of its own in every layer.
+APERTUS_TENSORS = LLAMA_TENSORS | {
+    "attention_norm": _LAYER + "attention_layernorm.weight",
+    "mlp_norm": _LAYER + "feedforward_layernorm.weight",
+    **{f"xielu_{name}": f"{_LAYER}mlp.act_fn.{name}" for name in ("alpha_p", "alpha_n", "beta", "eps")},
+}
+
 #: Biases of layer norms under the same names.
 LLAMA_NORM_BIASES = {
     f"{name}_bias": LLAMA_TENSORS[name].removesuffix("weight") + "bias"
@@ -79,6 +88,14 @@ EXPERT_TENSORS = LLAMA_TENSORS | {
     **{f"expert_{kind}": f"{_LAYER}mlp.experts.{{expert}}.{kind}_proj.weight" for kind in ("gate", "up", "down")},
     **{f"shared_{kind}": f"{_LAYER}mlp.shared_experts.{kind}_proj.weight" for kind in ("gate", "up", "down")},
 }
+
+#: The same of Hunyuan.
+HUNYUAN_MOE_TENSORS = (
+    EXPERT_TENSORS
+    | {name: HUNYUAN_TENSORS[name] for name in ("q_norm", "k_norm")}
+    | {"router": _LAYER + "mlp.gate.wg.weight"}
+    | {f"shared_{kind}": f"{_LAYER}mlp.shared_mlp.{kind}_proj.weight" for kind in ("gate", "up", "down")}
+)
 
 #: The same of ERNIE 4.5, whose corrections are a matrix of one row.
 ERNIE_MOE_TENSORS = EXPERT_TENSORS | {"correction_bias": _LAYER + "mlp.moe_statics.e_score_correction_bias"}

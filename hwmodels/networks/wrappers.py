@@ -99,6 +99,8 @@ _ROWS = (
     Wrapper("mistral3", text="mistral", namings=_NAMINGS),
     *(Wrapper(name, text="llama", namings=_NAMINGS) for name in ("llava", "llava_next", "vipllava")),
     *(Wrapper(name, text="qwen2", namings=_NAMINGS) for name in ("llava_onevision", "internvl")),
+    *(Wrapper(name, text="cohere2", namings=_NAMINGS) for name in ("aya_vision", "cohere2_vision")),
+    Wrapper("lfm2_vl", text="lfm2", namings=_NAMINGS),
     *(Wrapper(name, text="llama", namings=_IDEFICS) for name in ("idefics3", "smolvlm")),
     *(Wrapper(name, text=f"{name}_text", namings=_QWEN2, flat=True) for name in ("qwen2_vl", "qwen2_5_vl")),
     Wrapper("kimi_k25", text="deepseek_v3", namings=_KIMI),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
@@ -11,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-__all__ = ["ACTIVATIONS", "NORMS", "LayerNorm", "Norm", "RmsNorm", "rms_norm"]
+__all__ = ["ACTIVATIONS", "NORMS", "XIELU", "LayerNorm", "Norm", "RmsNorm", "rms_norm", "xielu"]
 
 # Activations of feed-forward networks, by the names that `hwmodels.networks.ACTIVATION_NAMES` makes of those of files.
 
@@ -27,6 +28,29 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 def _wide(x: Array) -> Array:
     return x.astype(jnp.float64 if x.dtype == jnp.float64 else jnp.float32)
+
+
+#: Name -> shape and initial value of the numbers of `xielu` in one layer.
+XIELU = {
+    **{"xielu_alpha_p": ((1,), math.log(math.expm1(0.8))), "xielu_alpha_n": ((1,), math.log(math.expm1(0.3)))},
+    **{"xielu_beta": ((), 0.5), "xielu_eps": ((), -1e-6)},
+}
+
+
+def xielu(x: Array, weights: Mapping[str, Array]) -> Array:
+    """Apertus's activation: a x^2 + b x above 0, and a' (e^min(x, eps) - 1 - x) + b x elsewhere, in float32 or wider.
+
+    With a = softplus(alpha_p), a' = b + softplus(alpha_n) and b = beta; at 0 its slope is b up to eps.
+
+    Args:
+        weights: of one layer, with the names of `XIELU`.
+    Source: Huang and Schlag 2024, arXiv:2411.13010, Section 3; `eps` as in transformers, activations.py.
+    """
+    wide = _wide(x)
+    positive, negative, beta, eps = (jax.lax.broadcast_to_rank(_wide(weights[name]), x.ndim) for name in XIELU)
+    above = jax.nn.softplus(positive) * wide * wide
+    below = (beta + jax.nn.softplus(negative)) * (jnp.expm1(jnp.minimum(wide, eps)) - wide)
+    return (jnp.where(wide > 0, above, below) + beta * wide).astype(x.dtype)
 
 
 def rms_norm(x: Array, weight: Array, eps: float) -> Array:

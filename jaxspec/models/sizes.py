@@ -37,7 +37,7 @@ class DecoderSizes(SharedSizes):
         parallel: both blocks of a layer read its input, after one norm, and what they put out is added together.
         qk_norm_scales: of norms of queries and keys per head, each element of all heads has a scale of its own.
         qk_norm_last: queries and keys are normed after their rotation.
-        activation: of the feed-forward networks (see `jaxspec.models.norms`).
+        activation: of the feed-forward networks (see `jaxspec.models.norms`), but of dense ones with `xielu`.
         local_rope: rotation in layers with a window, where it is another one.
         score_scale: by which scores of attention are multiplied; None: 1 / sqrt(elements of a query head).
         score_cap, logit_cap: soft caps, cap * tanh(x / cap), of scores and logits; None: no cap.

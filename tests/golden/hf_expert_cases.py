@@ -298,4 +298,26 @@ EXPERT_CASES = (
         seed=102,
         dtype="bfloat16",
     ),
+    # A shared expert beside the routed ones; numbers layer by layer, and other keys that releases have beside.
+    Case(
+        "hunyuan_v1_moe_released",
+        "hunyuan_v1_moe",
+        sizes(
+            (44, 24, 10, 3, 4, 2),
+            head_dim=8,
+            num_experts=6,
+            moe_topk=[2, 2, 2],
+            tie_word_embeddings=True,
+            rope_parameters=rope("dynamic", 2000.0, alpha=30.0, factor=1.0),
+        ),
+        seed=104,
+        dtype="bfloat16",
+        released={
+            **{"attention_head_dim": 8, "use_cla": False, "cla_share_factor": 2, "use_mla": False, "norm_type": "rms"},
+            **{"use_qk_norm": True, "use_rotary_pos_emb": True, "mlp_bias": False, "use_mixed_mlp_moe": True},
+            **{"num_shared_expert": [1, 1, 1], "moe_intermediate_size": [10, 10, 10], "moe_layer_num_skipped": 0},
+            **{"norm_topk_prob": True, "group_limited_greedy": False, "rope_parameters": None, "rope_theta": 2000.0},
+            "rope_scaling": {"type": "dynamic", "alpha": 30.0, "factor": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0},
+        },
+    ),
 )

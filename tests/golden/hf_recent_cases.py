@@ -111,4 +111,25 @@ RECENT_CASES = (
             "rope_scaling": {"type": "dynamic", "alpha": 30.0, "factor": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0},
         },
     ),
+    # An activation with numbers of each layer's own; keys that releases have beside.
+    Case(
+        "apertus_released",
+        "apertus",
+        sizes(
+            (43, 24, 31, 3, 4, 2),
+            attention_bias=True,
+            rope_parameters=rope(
+                "llama3",
+                900.0,
+                factor=8.0,
+                low_freq_factor=1.0,
+                high_freq_factor=4.0,
+                original_max_position_embeddings=32,
+            ),
+            **_TOKENS,
+        ),
+        seed=103,
+        dtype="bfloat16",
+        released={"mlp_bias": False, "post_norm": False, "qk_norm": True},
+    ),
 )

@@ -12,6 +12,12 @@ _PIXTRAL = {
     **{"num_attention_heads": 2, "head_dim": 4, "image_size": 8, "patch_size": 4},
 }
 
+#: Likewise of Gemma 3 and others.
+_SIGLIP = {
+    **{"model_type": "siglip_vision_model", "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1},
+    **{"num_attention_heads": 2, "image_size": 8, "patch_size": 4},
+}
+
 #: One of each kind of network around a text decoder.
 WRAPPER_CASES = (
     Case(
@@ -27,15 +33,7 @@ WRAPPER_CASES = (
                 sliding_window_pattern=3,
                 rope_scaling=rope("linear", 50000.0, factor=8.0),
             ),
-            "vision_config": {
-                "model_type": "siglip_vision_model",
-                "hidden_size": 8,
-                "intermediate_size": 8,
-                "num_hidden_layers": 1,
-                "num_attention_heads": 2,
-                "image_size": 8,
-                "patch_size": 4,
-            },
+            "vision_config": dict(_SIGLIP),
             "mm_tokens_per_image": 4,
         },
         seed=40,
@@ -85,6 +83,45 @@ WRAPPER_CASES = (
             "tie_word_embeddings": True,
         },
         seed=97,
+        dtype="bfloat16",
+    ),
+    *(
+        Case(
+            f"{name}_multimodal",
+            name,
+            {
+                "text_config": sizes(
+                    (45, 24, 26, 4, 4, 2),
+                    model_type="cohere2",
+                    sliding_window=6,
+                    logit_scale=0.25,
+                    rope_parameters=rope("default", 3000.0),
+                    bos_token_id=1,
+                    eos_token_id=2,
+                ),
+                "vision_config": dict(_SIGLIP),
+                "alignment_intermediate_size": 16,
+            },
+            seed=seed,
+            dtype="bfloat16",
+        )
+        for name, seed in (("aya_vision", 105), ("cohere2_vision", 106))
+    ),
+    Case(
+        "lfm2_vl_multimodal",
+        "lfm2_vl",
+        {
+            "text_config": sizes(
+                (44, 24, 41, 4, 4, 2),
+                model_type="lfm2",
+                block_multiple_of=6,
+                full_attn_idxs=[1, 3],
+                rope_parameters=rope("default", 3000.0),
+            ),
+            "vision_config": _SIGLIP | {"model_type": "siglip2_vision_model", "num_patches": 4},
+            "projector_hidden_size": 8,
+        },
+        seed=107,
         dtype="bfloat16",
     ),
     # Positions of images have three coordinates; those of text are plain.

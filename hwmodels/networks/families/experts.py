@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hwmodels.networks.families.gated import GRANITE, GRANITE_VALUES
+from hwmodels.networks.families.gated import GRANITE, GRANITE_VALUES, HUNYUAN
 from hwmodels.networks.family import (
     WINDOWED,
     Experts,
@@ -12,6 +12,7 @@ from hwmodels.networks.family import (
     Rotary,
     RouterRule,
     Running,
+    Setting,
     Windows,
     sizes,
     stated_values,
@@ -25,6 +26,7 @@ from hwmodels.networks.tensor_names import (
     FUSED_LATENT,
     GPT_OSS_TENSORS,
     GRANITE_EXPERT_TENSORS,
+    HUNYUAN_MOE_TENSORS,
     LATENT_TENSORS,
     MIXTRAL_TENSORS,
     QWEN_MOE_TENSORS,
@@ -309,6 +311,36 @@ EXPERTS: tuple[Family, ...] = (
             router=RouterRule(),
             must_equal={"moe_norm_min": 1e-12},
             unit_axes=frozenset({ERNIE_MOE_TENSORS["correction_bias"]}),
+        ),
+    ),
+    Family(
+        name="hunyuan_v1_moe",
+        defaults=sizes(32, 4096, 11008, 32, None, 290_943, num_experts=1, num_experts_per_tok=1)
+        | {"n_shared_experts": 1, "moe_intermediate_size": lambda settings: settings.size("intermediate_size")}
+        | stated_values(1e-5, 10_000.0, 2048),
+        spellings={
+            "head_dim": ("attention_head_dim", "head_dim"),
+            "num_experts": ("num_local_experts", "num_experts"),
+            "num_experts_per_tok": ("num_experts_per_tok", "moe_topk"),
+            "n_shared_experts": ("num_shared_expert",),
+        },
+        qk_norm="head",
+        qkv_bias="attention_bias",
+        o_bias="attention_bias",
+        experts=Experts("all", shared="n_shared_experts"),
+        must_equal={"use_cla": False, "use_mla": False, "use_qk_norm": True, "mlp_bias": False}
+        | {"use_mixed_mlp_moe": True, "moe_layer_num_skipped": 0},
+        announced=("cla_share_factor",),
+        running=Running(
+            "HunYuanMoEV1ForCausalLM",
+            HUNYUAN_MOE_TENSORS,
+            router=RouterRule(),
+            # transformers reads over all of them; releases state them.
+            must_equal={
+                **{"use_rotary_pos_emb": True, "norm_topk_prob": True, "n_shared_experts": 1},
+                **{"group_limited_greedy": False, "moe_intermediate_size": Setting("intermediate_size")},
+            },
+            **HUNYUAN,
         ),
     ),
     Family(

@@ -17,7 +17,9 @@ from hwmodels.networks.family import (
     stated_values,
 )
 from hwmodels.networks.settings import Settings
+from hwmodels.networks.spec import NetworkSpec
 from hwmodels.networks.tensor_names import (
+    APERTUS_TENSORS,
     FUSED_ALONE,
     FUSED_GATE,
     FUSED_QKV,
@@ -29,7 +31,7 @@ from hwmodels.networks.tensor_names import (
     SHARED_ALONE,
 )
 
-__all__ = ["GATED", "GRANITE", "GRANITE_VALUES"]
+__all__ = ["GATED", "GRANITE", "GRANITE_VALUES", "HUNYUAN"]
 
 
 _NORM = {"norm_eps": Setting("rms_norm_eps")}
@@ -72,6 +74,17 @@ GRANITE = _LLAMA | {
     "residual_scale": Setting("residual_multiplier"),
     "logit_divisor": Setting("logits_scaling"),
 }
+#: Of Hunyuan's networks, with experts or without: norms after a rotation whose base may be stretched.
+HUNYUAN: dict[str, Any] = {
+    "computation": _LLAMA | {"qk_norm_last": True},
+    "rotary": Rotary(stretched=True),
+}
+
+
+def _with_xielu(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
+    return dataclasses.replace(spec, xielu=True)
+
+
 #: What decides its values where a file states none.
 GRANITE_VALUES = stated_values(1e-6, 10_000.0, 2048) | dict.fromkeys(
     ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"), 1.0
@@ -115,6 +128,29 @@ GATED: tuple[Family, ...] = (
         | {"hidden_act": "relu2"},
         gated_ffn=False,
         running=Running("ArceeForCausalLM", LLAMA_TENSORS),
+    ),
+    Family(
+        name="apertus",
+        defaults=sizes(32, 4096, 14336, 32, None, 131072)
+        | stated_values(1e-5, 12_000_000.0, 65_536)
+        | {"hidden_act": "xielu"},
+        qk_norm="head",
+        gated_ffn=False,
+        qkv_bias="attention_bias",
+        o_bias="attention_bias",
+        must_equal={"hidden_act": "xielu", "mlp_bias": False, "post_norm": False, "qk_norm": True},
+        beyond=_with_xielu,
+        running=Running(
+            "ApertusForCausalLM",
+            APERTUS_TENSORS,
+            computation=_NORM,
+            rotary=Rotary(
+                default={
+                    **{"rope_type": "llama3", "rope_theta": 12_000_000.0, "factor": 8.0, "low_freq_factor": 1.0},
+                    **{"high_freq_factor": 4.0, "original_max_position_embeddings": 8192},
+                }
+            ),
+        ),
     ),
     Family(
         name="mistral",
@@ -396,9 +432,8 @@ GATED: tuple[Family, ...] = (
         running=Running(
             "HunYuanDenseV1ForCausalLM",
             HUNYUAN_TENSORS,
-            computation=_LLAMA | {"qk_norm_last": True},
-            rotary=Rotary(stretched=True),
             must_equal={"use_rotary_pos_emb": True},
+            **HUNYUAN,
         ),
     ),
     Family(

@@ -9,7 +9,7 @@ from functools import partial
 from jaxtyping import Array, Float
 
 from jaxspec.models.blocks.interface import FeedForwardResult, StepInput
-from jaxspec.models.norms import ACTIVATIONS
+from jaxspec.models.norms import ACTIVATIONS, XIELU, xielu
 from jaxspec.models.sizes import DecoderSizes
 from jaxspec.models.stored import biased_rows
 
@@ -36,10 +36,10 @@ class DenseFeedForward:
         """See `Block`."""
         return ("down",)
 
-    def vectors(self, sizes: DecoderSizes) -> dict[str, tuple[int, float]]:
+    def vectors(self, sizes: DecoderSizes) -> dict[str, tuple[int | tuple[int, ...], float]]:
         """See `Block`."""
         shapes = self.matrices(sizes) if sizes.ffn_bias else {}
-        return {f"{kind}_bias": (rows, 0.0) for kind, (rows, _) in shapes.items()}
+        return {f"{kind}_bias": (rows, 0.0) for kind, (rows, _) in shapes.items()} | (XIELU if sizes.xielu else {})
 
     def apply(
         self,
@@ -51,7 +51,8 @@ class DenseFeedForward:
         """See `FeedForward`."""
         options = {"biased": sizes.ffn_bias, "dot_dtype": step.dot_dtype, "rounded": sizes.rounded_inputs}
         product = partial(biased_rows, weights=weights, **options)
-        inner = ACTIVATIONS[sizes.activation](product(normed, kind="gate" if self.gated else "up"))
+        activation = partial(xielu, weights=weights) if sizes.xielu else ACTIVATIONS[sizes.activation]
+        inner = activation(product(normed, kind="gate" if self.gated else "up"))
         if self.gated:
             inner = inner * product(normed, kind="up")
         return FeedForwardResult(product(inner, kind="down"), {"gate_up": normed, "down": inner})

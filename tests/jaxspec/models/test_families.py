@@ -93,7 +93,7 @@ def test_both_spellings_of_the_rotary_settings(changes, theta, original):
     [
         (
             {"model_type": "qwen9"},
-            "'qwen9' is not modelled; known: arcee, .*, deepseek_v2, .*, kimi_k2, kimi_k25",
+            "'qwen9' is not modelled; known: apertus, arcee, .*, deepseek_v2, .*, kimi_k2, kimi_k25",
         ),
         (
             {"model_type": "falcon"},

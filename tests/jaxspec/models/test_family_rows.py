@@ -95,7 +95,7 @@ def config_of(family, **changes):
         **{"intermediate_size": config.intermediate_size, "hidden_size": config.hidden_size},
     }
     if row.experts is not None:
-        raw["num_experts_per_tok"] = 2
+        raw |= {"num_experts_per_tok": 2} | ({"num_experts": 4} if row.defaults["num_experts"] == 1 else {})
     if family == "granitemoehybrid":
         raw |= {
             "layer_types": ["attention"] * config.num_layers,

@@ -262,7 +262,8 @@ def norm_flops(architecture: Architecture, *, rows: Leaf, logit_rows: Leaf) -> L
     heads = a.qk_norm * (a.num_heads + a.num_kv_heads) * a.head_dim
     low_rank = either(a.kv_lora_rank > 0, a.kv_lora_rank + a.q_lora_rank, 0.0)
     per_row = norms(a) * a.hidden_size + attention_layers(a) * (heads + low_rank)
-    per_row += a.num_linear_layers * linear_shape(a).values
+    # Of the outputs of linear attention; those of convolutions alone are not normed.
+    per_row += a.num_linear_layers * either(a.linear_key_dim > 0, linear_shape(a).values, 0.0)
     return NORM_FLOPS_PER_ELEMENT * (rows * per_row + logit_rows * a.hidden_size)
 
 

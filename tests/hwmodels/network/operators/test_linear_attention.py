@@ -67,6 +67,17 @@ def test_arithmetic_by_hand():
     np.testing.assert_allclose(found.kv_bytes[AT], work(attends, tokens=5.0).kv_bytes[AT])
 
 
+@pytest.mark.parametrize(
+    ("changes", "normed"),
+    [({}, 4 * 7), ({"linear_key_heads": 0.0, "linear_key_dim": 0.0, "linear_rates": 1.0}, 0)],
+    ids=["linear attention", "convolutions alone"],
+)
+def test_norms_by_hand(changes, normed):
+    found = work(dataclasses.replace(HYBRID, **changes))
+    streams, heads = (8 * 2 + 1) * 24, 2 * (6 + 3) * 10
+    assert float(found.flops[OPERATORS.index("norm")]) == 4 * 3 * (streams + heads + 6 * normed)
+
+
 def test_products_read_what_is_stored_and_multiply_by_it():
     found, stored = work(), hwmodels.parameters(HYBRID)
     for name, kinds in (("qkv", ("q", "k", "v")), ("o", ("o",))):

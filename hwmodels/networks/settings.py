@@ -63,9 +63,9 @@ class Settings:
         if not is_stated or (callable(default) and self.raw[spelling] is None):
             return default(self) if callable(default) else default
         stated = self.raw[spelling]
-        if isinstance(stated, list) and key != _LAYERS and (isinstance(default, int) or callable(default)):
-            alike = stated[:1] * self.size(_LAYERS, most=LARGEST_LAYERS) == stated and isinstance(stated[0], int)
-            return stated[0] if alike else stated
+        first = stated[0] if isinstance(stated, list) and stated else None
+        if isinstance(first, int) and key != _LAYERS and (isinstance(default, int) or callable(default)):
+            return first if stated == [first] * self.size(_LAYERS, most=LARGEST_LAYERS) else stated
         return stated
 
     def size(self, key: str, *, least: int = 1, most: int = LARGEST_SIZE) -> int:
@@ -73,7 +73,8 @@ class Settings:
         value = self.get(key)
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             state = f"is {shown(value)}" if value is not None or self.stated(key) else "is missing"
-            raise self.error(key, f"{state}; it must be a whole number from {least} to {most}")
+            listed = ", the same in all layers" if isinstance(value, list) else ""
+            raise self.error(key, f"{state}; it must be a whole number from {least} to {most}{listed}")
         return value
 
     def optional_size(self, key: str, *, least: int = 1) -> int | None:

@@ -67,10 +67,10 @@ def random_model(case: Case) -> Any:
         for name, buffer in sorted([*model.named_buffers(), *model.named_parameters()]):
             if name.endswith(("e_score_correction_bias", "expert_bias")):  # as large as the scores that it corrects
                 buffer.copy_(torch.from_numpy(0.3 * rng.standard_normal(tuple(buffer.shape))))
-            elif name.endswith(("act_fn.beta", "act_fn.eps")):  # of Apertus; both have one value in each release
-                buffer.fill_(
-                    0.8 + 0.3 * rng.standard_normal() if name.endswith("beta") else -abs(rng.standard_normal())
-                )
+            elif name.endswith("act_fn.beta"):  # of Apertus, whose releases have 0.5 and -1e-6 in all layers
+                buffer.fill_(0.8 + 0.3 * rng.standard_normal())
+            elif name.endswith("act_fn.eps"):
+                buffer.fill_(-abs(rng.standard_normal()))
     return model
 
 

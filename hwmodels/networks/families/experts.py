@@ -316,20 +316,23 @@ EXPERTS: tuple[Family, ...] = (
     Family(
         name="hunyuan_v1_moe",
         defaults=sizes(32, 4096, 11008, 32, None, 290_943, num_experts=1, num_experts_per_tok=1)
-        | {"n_shared_experts": 1, "moe_intermediate_size": lambda settings: settings.size("intermediate_size")}
+        | {
+            "n_shared_experts": 1,
+            "num_shared_expert": 1,
+            "moe_intermediate_size": lambda settings: settings.size("intermediate_size"),
+        }
         | stated_values(1e-5, 10_000.0, 2048),
         spellings={
             "head_dim": ("attention_head_dim", "head_dim"),
             "num_experts": ("num_local_experts", "num_experts"),
             "num_experts_per_tok": ("num_experts_per_tok", "moe_topk"),
-            "n_shared_experts": ("num_shared_expert",),
         },
         qk_norm="head",
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         experts=Experts("all", shared="n_shared_experts"),
         must_equal={"use_cla": False, "use_mla": False, "use_qk_norm": True, "mlp_bias": False}
-        | {"use_mixed_mlp_moe": True, "moe_layer_num_skipped": 0},
+        | {"use_mixed_mlp_moe": True, "moe_layer_num_skipped": 0, "num_shared_expert": 1},
         announced=("cla_share_factor",),
         running=Running(
             "HunYuanMoEV1ForCausalLM",
@@ -337,8 +340,8 @@ EXPERTS: tuple[Family, ...] = (
             router=RouterRule(),
             # transformers reads over all of them; releases state them.
             must_equal={
-                **{"use_rotary_pos_emb": True, "norm_topk_prob": True, "n_shared_experts": 1},
-                **{"group_limited_greedy": False, "moe_intermediate_size": Setting("intermediate_size")},
+                **{"use_rotary_pos_emb": True, "norm_topk_prob": True, "group_limited_greedy": False},
+                **{"moe_intermediate_size": Setting("intermediate_size")},
             },
             **HUNYUAN,
         ),

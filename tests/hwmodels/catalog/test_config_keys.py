@@ -66,6 +66,19 @@ def test_a_key_of_experts_is_no_feature_of_a_family_with_some():
     assert not [note for note in catalog.read_config(raw).notes if "not known" in note]
 
 
+def test_a_list_of_one_number_for_all_layers_is_that_number():
+    raw = SMALL | {"model_type": "hunyuan_v1_moe", "num_experts": 8, "moe_topk": 2, "head_dim": 4}
+    shared = {"use_cla": False, "cla_share_factor": 2}
+    listed = catalog.read_config(raw | shared | {"moe_topk": [2] * 5, "num_shared_expert": [1] * 5})
+    assert listed == catalog.read_config(raw)
+    assert listed.notes == ()
+    for differing in ([2] * 4, [2, 2, 2, 2, 3]):
+        with pytest.raises(
+            catalog.EntryError, match=r"moe_topk is \[2, 2, 2, 2.*\]; it must be .*, the same in all layers"
+        ):
+            catalog.read_config(raw | {"moe_topk": differing})
+
+
 @pytest.mark.parametrize("name", [name for name in CASES if not name.endswith("small")])
 def test_no_key_of_a_released_family_is_unknown(name):
     notes = catalog.read_config(CASES[name]["config"]).notes

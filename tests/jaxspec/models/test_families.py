@@ -140,6 +140,9 @@ def test_both_spellings_of_the_rotary_settings(changes, theta, original):
         ({"model_type": "olmo3", "rope_theta": 1e4}, "olmo3 with rope_theta = 10000.0 is not modelled; allowed is 5"),
         ({"model_type": "cohere2", "use_parallel_block": False}, "cohere2 with use_parallel_block = False is not"),
         ({"model_type": "cohere2", "layer_switch": 3}, "cohere2 with layer_switch = 3 is not modelled; allowed is 4"),
+        ({"model_type": "apertus", "hidden_act": "silu"}, "hidden_act = 'silu' is not modelled; allowed is 'xielu'"),
+        ({"model_type": "hunyuan_v1_moe", "use_cla": True}, "hunyuan_v1_moe with use_cla = True is not modelled"),
+        ({"model_type": "hunyuan_v1_moe", "num_shared_expert": 2}, "num_shared_expert = 2 is not modelled"),
         ({"model_type": "lfm2", "conv_bias": True}, "lfm2 with conv_bias = True is not modelled; allowed is False"),
         ({"model_type": "lfm2", "conv_dim": 7}, "lfm2 with conv_dim = 7 is not modelled; allowed is 192"),
         (

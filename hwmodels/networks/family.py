@@ -114,7 +114,7 @@ class Running:
         transposed: tensors whose last two axes are (input, output).
         unit_axes: tensors with one more axis, of length 1, before the last: weights of convolutions channel by channel.
         stacked: tensor name -> parameters that it holds, one below the other, in checkpoints that have all experts of a layer
-            in one tensor; their first layer shows it. Others have what `tensors` says.
+            in one tensor. Others have what `tensors` says.
         packed: `quant_method` of the `quantization_config` in which matrices may be stored; None: in none.
         computation: field of `jaxspec.models.DecoderConfig` -> its value in all networks of the family, or the setting that
             states it. Sizes, biases, norms of queries and keys, windows and rotations are read by other columns.
@@ -141,7 +141,8 @@ class Running:
 
     def as_stored(self, names: Collection[str]) -> Running:
         """The row of a checkpoint that has tensors of these names."""
-        if not any(tensor.format(layer=0) in names for tensor in self.stacked):
+        ends = [tuple(tensor.split("{layer}")) for tensor in self.stacked]
+        if not any(name.startswith(first) and name.endswith(last) for first, last in ends for name in names):
             return self
         tensors = {name: tensor for tensor, held in self.stacked.items() for name in held}
         fused = {tensor: held for tensor, held in self.stacked.items() if len(held) > 1}

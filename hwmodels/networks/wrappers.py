@@ -94,11 +94,20 @@ _QWEN = (Naming({"model.": "model.language_model."}, ("model.visual.",)),)
 _QWEN2 = (*_QWEN, Naming({"model.": "model."}, ("visual.",)))
 _IDEFICS = (Naming({"model.": "model.text_model."}, ("model.vision_model.", "model.connector.")),)
 
+_LIGHTON = (Naming({"model.": "model.language_model."}, ("model.vision_encoder.", "model.vision_projection.")),)
+
 _ROWS = (
     Wrapper("gemma3", text="gemma3_text", namings=_NAMINGS),
     Wrapper("mistral3", text="mistral", namings=_NAMINGS),
-    *(Wrapper(name, text="llama", namings=_NAMINGS) for name in ("llava", "llava_next", "vipllava")),
+    *(
+        Wrapper(name, text="llama", namings=_NAMINGS)
+        for name in ("llava", "llava_next", "llava_next_video", "vipllava")
+    ),
     *(Wrapper(name, text="qwen2", namings=_NAMINGS) for name in ("llava_onevision", "internvl")),
+    Wrapper("lighton_ocr", text="qwen3", namings=_LIGHTON),
+    Wrapper("exaone4_5", text="exaone4", namings=_QWEN),
+    *(Wrapper(name, text="glm4v_text", namings=_QWEN) for name in ("glm4v", "glm46v")),
+    Wrapper("glm4v_moe", text="glm4v_moe_text", namings=_QWEN),
     *(Wrapper(name, text="cohere2", namings=_NAMINGS) for name in ("aya_vision", "cohere2_vision")),
     Wrapper("lfm2_vl", text="lfm2", namings=_NAMINGS),
     *(Wrapper(name, text="llama", namings=_IDEFICS) for name in ("idefics3", "smolvlm")),

@@ -298,6 +298,39 @@ EXPERT_CASES = (
         seed=102,
         dtype="bfloat16",
     ),
+    # GLM-4.5's network without dense layers, whole heads rotated.
+    Case(
+        "solar_open_biased",
+        "solar_open",
+        sizes(
+            (43, 24, 26, 2, 4, 2),
+            head_dim=8,
+            n_routed_experts=6,
+            num_experts_per_tok=2,
+            moe_intermediate_size=9,
+            n_shared_experts=2,
+            routed_scaling_factor=1.6,
+            attention_bias=True,
+        ),
+        seed=108,
+        dtype="bfloat16",
+    ),
+    # Latent attention without experts.
+    Case(
+        "youtu_scaled",
+        "youtu",
+        sizes(
+            (44, 24, 26, 2, 4, 4),
+            kv_lora_rank=10,
+            q_lora_rank=14,
+            qk_nope_head_dim=9,
+            qk_rope_head_dim=6,
+            v_head_dim=11,
+            rope_parameters=rope("yarn", 900.0, factor=8.0, original_max_position_embeddings=16, mscale_all_dim=0.7),
+        ),
+        seed=109,
+        dtype="bfloat16",
+    ),
     # A shared expert beside the routed ones; numbers layer by layer, and other keys that releases have beside.
     Case(
         "hunyuan_v1_moe_released",

@@ -18,6 +18,18 @@ _SIGLIP = {
     **{"num_attention_heads": 2, "image_size": 8, "patch_size": 4},
 }
 
+#: Of LLaVA's, and of GLM's.
+_CLIP = _SIGLIP | {"model_type": "clip_vision_model", "projection_dim": 8}
+_GLM_VISION = {
+    **{"hidden_size": 8, "intermediate_size": 8, "depth": 1, "num_heads": 2, "out_hidden_size": 24},
+    **{"image_size": 8, "patch_size": 4},
+}
+_SECTIONS = rope("default", 3000.0, partial_rotary_factor=0.7, mrope_section=[1, 0, 1])
+_GLM_EXPERTS = {
+    **{"head_dim": 6, "n_routed_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 9},
+    **{"first_k_dense_replace": 1, "routed_scaling_factor": 1.6},
+}
+
 #: One of each kind of network around a text decoder.
 WRAPPER_CASES = (
     Case(
@@ -94,7 +106,7 @@ WRAPPER_CASES = (
                     (45, 24, 26, 4, 4, 2),
                     model_type="cohere2",
                     sliding_window=6,
-                    logit_scale=0.25,
+                    logit_scale=1.0,  # transformers reads over another one, but not where the decoder is alone
                     rope_parameters=rope("default", 3000.0),
                     bos_token_id=1,
                     eos_token_id=2,
@@ -123,6 +135,33 @@ WRAPPER_CASES = (
         },
         seed=107,
         dtype="bfloat16",
+    ),
+    *(
+        Case(
+            f"{name}_multimodal",
+            name,
+            {
+                "text_config": sizes((42, 24, 26, 2, 4, 2), model_type=text, rope_parameters=rope("default", 3000.0))
+                | more,
+                "vision_config": vision,
+            },
+            seed=seed,
+            dtype="bfloat16",
+        )
+        for name, text, seed, more, vision in (
+            ("llava_next_video", "llama", 110, {}, _CLIP),
+            ("lighton_ocr", "qwen3", 111, {"head_dim": 10}, _PIXTRAL),
+            ("exaone4_5", "exaone4", 112, {"sliding_window": 6, "sliding_window_pattern": 2}, _GLM_VISION),
+            ("glm4v", "glm4v_text", 113, {"rope_parameters": _SECTIONS}, _GLM_VISION),
+            ("glm46v", "glm4v_moe_text", 114, _GLM_EXPERTS | {"rope_parameters": _SECTIONS}, _GLM_VISION),
+            (
+                "glm4v_moe",
+                "glm4v_moe_text",
+                115,
+                _GLM_EXPERTS | {"rope_parameters": _SECTIONS, "attention_bias": False},
+                _GLM_VISION,
+            ),
+        )
     ),
     # Positions of images have three coordinates; those of text are plain.
     Case(

@@ -46,7 +46,7 @@ def group_of(name: str, shape: tuple[int, ...]) -> str:
     norm = re.search(r"conv1d|conv\.conv|correction_bias$", name) or re.search(
         r"(norm|ln_\w+|layernorm)(\.norms\.\d+)?\.(weight|bias)$", name
     )
-    if len(shape) == 1 or experts_bias or norm or "shared_expert_gate" in name:
+    if len(shape) < 2 or experts_bias or norm or "shared_expert_gate" in name:
         return "norm"
     for group, pattern in GROUPS:
         if re.search(pattern, name):

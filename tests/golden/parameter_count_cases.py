@@ -15,7 +15,7 @@ _PLAIN = (
     *("llama", "mistral", "qwen2", "qwen3", "glm", "glm4", "gemma", "gemma2", "gemma3_text", "phi", "phi3", "olmo2"),
     *("olmo3", "granite", "starcoder2", "gpt_neox", "cohere", "cohere2", "stablelm", "nemotron", "smollm3", "seed_oss"),
     *("internlm3", "iquestcoder", "cwm", "helium", "arcee", "ministral", "vaultgemma"),
-    *("ernie4_5", "exaone4", "ministral3", "hunyuan_v1_dense", "lfm2"),
+    *("ernie4_5", "exaone4", "ministral3", "hunyuan_v1_dense", "lfm2", "apertus"),
 )
 _MOE = (
     "mixtral",
@@ -30,6 +30,7 @@ _MOE = (
 )
 _DEEPSEEK = ("deepseek_v2", "deepseek_v3", "glm4_moe", "glm4_moe_lite", "dots1")
 _HYBRID = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
+_HUNYUAN = ("hunyuan_v1_dense", "hunyuan_v1_moe")
 _GPT2 = ("gpt2", "gpt_bigcode", "gptj")
 #: Families whose keys and values have as many heads as queries, whatever the configuration says.
 _UNGROUPED = {"gpt_neox"}
@@ -40,7 +41,7 @@ _LATENT = {"kv_lora_rank": 10, "q_lora_rank": 14, "qk_nope_head_dim": 9, "qk_rop
 def small(model_type: str, **others: Any) -> dict[str, Any]:
     """A small config.json; token numbers lie within its vocabulary."""
     heads = {"num_key_value_heads": SMALL["heads"]} if model_type in _UNGROUPED else {}
-    heads |= {"head_dim": 4} if model_type in ("ministral", "helium", "hunyuan_v1_dense") else {}  # no default builds
+    heads |= {"head_dim": 4} if model_type in ("ministral", "helium", *_HUNYUAN) else {}  # no default builds
     return sizes(model_type, **SMALL) | heads | {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2} | others
 
 
@@ -147,6 +148,13 @@ def variants() -> dict[str, dict[str, Any]]:
     routed = {"moe_num_experts": 7, "moe_k": 2, "moe_intermediate_size": 17, "moe_num_shared_experts": 2}
     cases["ernie4_5_moe small"] = small("ernie4_5_moe", **routed, **UNTIED)
     cases["ernie4_5_moe interval"] = small("ernie4_5_moe", **routed, moe_layer_interval=2, moe_layer_end_index=2)
+    cases["hunyuan_v1_moe small"] = small("hunyuan_v1_moe", num_experts=7, moe_topk=[2] * 5, **UNTIED)
+    cases["hunyuan_v1_moe biased"] = small("hunyuan_v1_moe", num_experts=3, moe_topk=2, attention_bias=True)
+    routed = {"n_routed_experts": 8, "n_shared_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 17}
+    cases["solar_open small"] = small("solar_open", **routed, head_dim=10, attention_bias=True, **UNTIED)
+    cases["youtu small"] = small("youtu", **_LATENT, **UNTIED)
+    cases["youtu biased"] = small("youtu", **(_LATENT | {"q_lora_rank": None}), attention_bias=True)
+    cases["apertus biased"] = small("apertus", attention_bias=True)
     cases["minicpm3 small"] = small("minicpm3", **ranks, **UNTIED)
     cases["minicpm3 wide values"] = small("minicpm3", **_LATENT, **TIED)
     cases["minicpm3 biased"] = small("minicpm3", **ranks, v_head_dim=None, attention_bias=True, mlp_bias=True)
@@ -188,7 +196,10 @@ def variants() -> dict[str, dict[str, Any]]:
         *_DEEPSEEK,
         *_HYBRID,
         "ernie4_5_moe",
+        "hunyuan_v1_moe",
         "lfm2_moe",
+        "solar_open",
+        "youtu",
         "minicpm3",
         "opt",
         "falcon",
@@ -206,7 +217,7 @@ def variants() -> dict[str, dict[str, Any]]:
             **({"n_routed_experts": 8, "num_experts_per_tok": 6, "n_shared_experts": 1} if family == "dots1" else {}),
             **({"layer_types": ["conv"] * 12 + ["full_attention"]} if family == "lfm2_moe" else {}),
             **({"word_embed_proj_dim": config.hidden_size * 3} if family == "opt" else {}),
-            **({"head_dim": 384} if family in ("ministral", "helium", "hunyuan_v1_dense") else {}),
+            **({"head_dim": 384} if family in ("ministral", "helium", *_HUNYUAN) else {}),
             **({"num_key_value_heads": 12} if family == "nemotron" else {}),  # no default builds
         }
     return cases

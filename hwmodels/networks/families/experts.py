@@ -66,6 +66,21 @@ LATENT_DENSE: tuple[Family, ...] = (
         ffn_bias="mlp_bias",
         **LATENT,
     ),
+    Family(
+        name="youtu",
+        defaults=sizes(32, 2048, 6144, 16, 16, 128256, tied=True)
+        | {"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+        | stated_values(1e-6, 10_000.0, 131_072),
+        running=Running(
+            "YoutuForCausalLM",
+            LATENT_TENSORS,
+            FUSED_LATENT,
+            rotary=Rotary(interleaved=True, scores=True),
+            must_equal={"rope_interleave": True},
+            fused_by=dict.fromkeys(FUSED_LATENT, "head"),
+        ),
+        **LATENT,
+    ),
 )
 
 
@@ -199,7 +214,15 @@ EXPERTS: tuple[Family, ...] = (
             EXPERT_TENSORS,
             rotary=Rotary(partial=True),
             router=_SIGMOID,
+            stacked=STACKED_EXPERTS,  # in GLM-4.6V
         ),
+        also={
+            # Positions of images have three coordinates, those of text one.
+            "glm4v_moe_text": {"vocab_size": 151424, "max_position_embeddings": 65_536, "attention_bias": True},
+            # Without dense layers.
+            "solar_open": sizes(48, 4096, None, 64, 8, 196608, head_dim=128, moe_intermediate_size=1280)
+            | {"first_k_dense_replace": 0, "partial_rotary_factor": 1.0, "rope_theta": 1_000_000.0},
+        },
     ),
     Family(
         name="dots1",

@@ -233,6 +233,11 @@ GATED: tuple[Family, ...] = (
             _LLAMA | {"post_norms": True},
             Rotary(interleaved=True, partial=True),
         ),
+        # Positions of images have three coordinates, those of text one.
+        also={
+            "glm4v_text": {"head_dim": None, "partial_rotary_factor": 1.0}
+            | {"rms_norm_eps": 1e-5, "max_position_embeddings": 32_768}
+        },
     ),
     Family(
         name="gemma",

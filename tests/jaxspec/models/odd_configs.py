@@ -1,7 +1,7 @@
 """Odd configurations of every family that runs, drawn from a seed, in both spellings of the rotary settings."""
 
 import numpy as np
-from odd_latent_configs import deepseek_v2, deepseek_v3, glm4_moe_lite, gpt_oss
+from odd_latent_configs import deepseek_v2, deepseek_v3, glm4_moe_lite, gpt_oss, youtu
 
 #: Families that rotate a part of each head.
 _PARTIAL = ("glm", "glm4", "glm4_moe", "phi3", "minimax_m2", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
@@ -52,6 +52,7 @@ def odd_config(family, seed):
     if family in ("llama", "granite", "smollm3", "seed_oss"):
         raw["mlp_bias"] = pick(True, False)
     sections = {
+        "apertus": lambda raw, pick: {"hidden_act": "xielu"},
         "opt": opt,
         "cohere": lambda raw, pick: cohere(raw, pick) | {"use_qk_norm": pick(True, False)},
         "cohere2": lambda raw, pick: cohere(raw, pick) | some_windows(raw, pick),
@@ -60,6 +61,7 @@ def odd_config(family, seed):
         "ernie4_5_moe": ernie4_5_moe,
         "lfm2": lfm2,
         "lfm2_moe": lfm2_moe,
+        "hunyuan_v1_moe": hunyuan_v1_moe,
         "granite": granite,
         "granitemoe": granitemoe,
         "granitemoeshared": lambda raw, pick: granitemoe(raw, pick) | {"shared_intermediate_size": pick(7, 12)},
@@ -78,6 +80,7 @@ def odd_config(family, seed):
         "deepseek_v3": deepseek_v3,
         "glm4_moe_lite": glm4_moe_lite,
         "gpt_oss": gpt_oss,
+        "youtu": youtu,
         "olmo3": some_windows,
         "exaone4": exaone4,
         "seed_oss": lambda raw, pick: {"attention_out_bias": pick(True, False)},
@@ -199,6 +202,12 @@ def ernie4_5_moe(raw, pick):
         "moe_intermediate_size": pick(3, 8),
         **pick({}, {"moe_layer_interval": 2}, {"moe_layer_start_index": 0}, {"moe_layer_end_index": layers // 2}),
     }
+
+
+def hunyuan_v1_moe(raw, pick):
+    experts, layers = pick(2, 3, 5), raw["num_hidden_layers"]
+    chosen = pick(1, 2, experts)
+    return {"num_experts": experts, pick("moe_topk", "num_experts_per_tok"): pick(chosen, [chosen] * layers)}
 
 
 def lfm2(raw, pick):
@@ -346,7 +355,7 @@ def rotation(raw, head_dim, pick):
         outside = {}
     if family == "ministral3":
         scaling |= {"llama_4_scaling_beta": pick(0.1, 0.6), "original_max_position_embeddings": pick(7, 16, 64)}
-    if family == "hunyuan_v1_dense" and kind == "dynamic":
+    if family.startswith("hunyuan") and kind == "dynamic":
         scaling |= pick({}, {"alpha": 50.0})
     theta = pick(500.0, 10_000.0)
     name = {"rope_type": "default" if kind == "none" else kind}

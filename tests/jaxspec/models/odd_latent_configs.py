@@ -40,6 +40,10 @@ def deepseek_v3(raw, pick):
     return found | groups | {"first_k_dense_replace": pick(0, 1, 2), "norm_topk_prob": pick(True, False)}
 
 
+def youtu(raw, pick):
+    return _latent(raw, pick) | {"num_key_value_heads": raw["num_attention_heads"]}
+
+
 def glm4_moe_lite(raw, pick):
     layers = raw["num_hidden_layers"]
     listed = {"mlp_layer_types": [pick("dense", "sparse") for _ in range(layers)]}

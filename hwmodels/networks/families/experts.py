@@ -68,7 +68,7 @@ LATENT_DENSE: tuple[Family, ...] = (
     ),
     Family(
         name="youtu",
-        defaults=sizes(32, 2048, 6144, 16, 16, 128256, tied=True)
+        defaults=sizes(32, 2048, 6144, 16, None, 128256, tied=True)
         | {"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
         | stated_values(1e-6, 10_000.0, 131_072),
         running=Running(

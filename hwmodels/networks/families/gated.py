@@ -143,7 +143,7 @@ GATED: tuple[Family, ...] = (
         running=Running(
             "ApertusForCausalLM",
             APERTUS_TENSORS,
-            computation=_NORM,
+            computation=_NORM | {"activation": "silu"},  # which no block reads beside `xielu`
             rotary=Rotary(
                 default={
                     **{"rope_type": "llama3", "rope_theta": 12_000_000.0, "factor": 8.0, "low_freq_factor": 1.0},

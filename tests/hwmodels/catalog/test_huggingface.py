@@ -137,7 +137,8 @@ def test_text_part_of_a_multimodal_network():
 @pytest.mark.parametrize("family", WHOLE)
 def test_a_text_part_may_leave_all_sizes_to_its_family(family):
     # The two families without a usable default of their own: a number of experts per token, and a head's width.
-    text = {"model_type": family, "num_experts_per_tok": 2} | ({"head_dim": 128} if family == "glm4_moe" else {})
+    chosen = 1 if family == "hunyuan_v1_moe" else 2  # which has one expert
+    text = {"model_type": family, "num_experts_per_tok": chosen} | ({"head_dim": 128} if family == "glm4_moe" else {})
     read = catalog.architecture_from_config({"model_type": "wrapper", "text_config": text})
     assert [read.num_layers, read.hidden_size] == COUNTED["layers_and_hidden_size"][family]
 

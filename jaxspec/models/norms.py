@@ -31,7 +31,7 @@ def _wide(x: Array) -> Array:
 
 
 #: Name -> shape and initial value of the numbers of `xielu` in one layer.
-XIELU = {
+XIELU: dict[str, tuple[int | tuple[int, ...], float]] = {
     **{"xielu_alpha_p": ((1,), math.log(math.expm1(0.8))), "xielu_alpha_n": ((1,), math.log(math.expm1(0.3)))},
     **{"xielu_beta": ((), 0.5), "xielu_eps": ((), -1e-6)},
 }

@@ -39,7 +39,8 @@ class DenseFeedForward:
     def vectors(self, sizes: DecoderSizes) -> dict[str, tuple[int | tuple[int, ...], float]]:
         """See `Block`."""
         shapes = self.matrices(sizes) if sizes.ffn_bias else {}
-        return {f"{kind}_bias": (rows, 0.0) for kind, (rows, _) in shapes.items()} | (XIELU if sizes.xielu else {})
+        found: dict[str, tuple[int | tuple[int, ...], float]] = XIELU if sizes.xielu else {}
+        return found | {f"{kind}_bias": (rows, 0.0) for kind, (rows, _) in shapes.items()}
 
     def apply(
         self,

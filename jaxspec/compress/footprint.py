@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, UInt16
 from hwmodels import ALL_LAYER_MATRICES, Footprint, uniform_weight_bits
 from hwmodels.numerics.scalars import Number
 from jaxspec.compress.rematerialised import save_for_backward
-from jaxspec.formats.patterns import BFLOAT16, NumberFormat
+from jaxspec.formats.patterns import BFLOAT16, BitsRead, NumberFormat
 from jaxspec.formats.unary import mean_code_length, weighted_counts
 from jaxspec.models.config import kinds_of
 
@@ -59,20 +59,13 @@ def count_exponents(
     )
 
 
-class BitsPerValue(NamedTuple):
-    """Bits per stored value: what a draft step reads, and what a verification reads in all."""
-
-    draft: Float[Array, "*b"]
-    target: Float[Array, "*b"]
-
-
 def bits_per_value(
     counts: ExponentCounts,
     values: Float[Array, ""] | int,
     cut_bits: Float[Array, "*b"],
     bitmap: Float[Array, "*b"],
     number_format: NumberFormat = BFLOAT16,
-) -> BitsPerValue:
+) -> BitsRead:
     """Bits per stored value.
 
     Args:
@@ -88,7 +81,7 @@ def bits_per_value(
         pruned = jnp.asarray(float(number_format.total_bits), share.dtype)
     else:
         pruned = number_format.total_bits - number_format.exponent_bits + mean_code_length(counts.pruned)
-    return BitsPerValue(draft, draft + share * cut_bits + (1 - share) * pruned)
+    return BitsRead(draft, draft + share * cut_bits + (1 - share) * pruned)
 
 
 def soft_bitmap(prune: Float[Array, "*b"], temperature: Float[Array, ""] | float) -> Float[Array, "*b"]:
@@ -130,7 +123,7 @@ def stored_alike(bits: Number, apart: Mapping[str, Number], kv: Number) -> Footp
     return Footprint(stored, dict(stored), kv, kv)
 
 
-def measured_footprint(weights: Mapping[str, BitsPerValue], kv: BitsPerValue) -> Footprint:
+def measured_footprint(weights: Mapping[str, BitsRead], kv: BitsRead) -> Footprint:
     """What reading a network's own matrices and its KV cache takes."""
     return Footprint(
         draft_weight_bits={kind: bits.draft for kind, bits in weights.items()},
@@ -140,7 +133,7 @@ def measured_footprint(weights: Mapping[str, BitsPerValue], kv: BitsPerValue) ->
     )
 
 
-def with_head(footprint: Footprint, head: BitsPerValue) -> Footprint:
+def with_head(footprint: Footprint, head: BitsRead) -> Footprint:
     """The same with these bits for the LM head."""
     return dataclasses.replace(
         footprint,

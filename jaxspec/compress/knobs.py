@@ -145,7 +145,7 @@ def check_stored_dtype(scheme: Scheme, config: DecoderConfig) -> None:
         InputError: it stores values of bfloat16 in blocks that share exponents, and the network is in float16; it drafts with
             the bits of 16-bit weights, or changes these, and the network is stored in codes of fewer bits.
     """
-    if config.in_codes and (scheme.facts.has_draft or not scheme.facts.lossless):
+    if config.in_codes and scheme.facts.takes_bits:
         raise InputError(
             f"scheme {scheme.name} is made of the bits of 16-bit weights, and this network's are stored in codes of fewer bits "
             "(quantization_config); give jaxspec tree or compare another draft (--draft ngram, a network, a head), or take the "

@@ -12,10 +12,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from hwmodels import Footprint
-from jaxspec.compress.footprint import BitsPerValue, measured_footprint
+from jaxspec.compress.footprint import measured_footprint
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.kv import PreparedKV
 from jaxspec.compress.schemes.scheme import CompressedMatrix, OwnKnobs, Scheme
+from jaxspec.formats.patterns import BitsRead
 from jaxspec.models.config import INPUT_OF, DecoderConfig, kinds_of
 from jaxspec.models.decoder import Params
 from jaxspec.models.layer_loops import LayerView
@@ -271,7 +272,7 @@ def draft_view(
             made = way.hard(*given) if temperature is None else way.soft(*given, temperature)
             return made._replace(values=made.values.reshape(matrices.shape))
 
-        def footprint(cached: BitsPerValue | None) -> Footprint:
+        def footprint(cached: BitsRead | None) -> Footprint:
             none = jax.tree.map(jnp.zeros_like, weights.made[own[0]].bits)
             bits = {kind: weights.made[kind].bits if kind in own else none for kind in kinds}
             return measured_footprint(bits, none if cached is None else cached)

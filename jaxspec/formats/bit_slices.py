@@ -15,7 +15,7 @@ from w = 128 − L/2 up m' would be 2^(b−1), which b bits do not hold.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import jax.numpy as jnp
 from flax import struct
@@ -23,13 +23,13 @@ from jaxtyping import Array, Float, Float16, Int, Int8, Int16, UInt8
 
 from jaxspec.checks import known_value
 from jaxspec.formats import group_quantization
+from jaxspec.formats.patterns import BitsRead
 
 __all__ = [
     "GROUP_SIZE",
     "WEIGHT_BITS",
     "Int8Groups",
     "Reading",
-    "SliceBits",
     "Slices",
     "decode",
     "decode_draft",
@@ -69,13 +69,6 @@ class Slices:
     msb: Int8[Array, "*b"]
     lsb: UInt8[Array, "*b"]
     draft_bits: int = struct.field(pytree_node=False)
-
-
-class SliceBits(NamedTuple):
-    """Sizes in bits: what the draft reads (MSB slice and scales), and what the target reads besides (LSB slice)."""
-
-    draft: Float[Array, "*b"] | float
-    rest: Float[Array, "*b"] | float
 
 
 def encode(x: Float[Array, "*b n"], *, group_size: int = GROUP_SIZE) -> Int8Groups:
@@ -170,22 +163,22 @@ def mean_squared_error(draft_bits: Float[Array, "*b"], reading: Reading = "augme
     return (steps**2 + 2) / 12
 
 
-def num_bits(groups: Int8Groups, *, draft_bits: int = 4) -> SliceBits:
-    """Sizes of the two slices; the sum is 8.5 bits per weight in groups of 32.
+def num_bits(groups: Int8Groups, *, draft_bits: int = 4) -> BitsRead:
+    """Bits of the MSB slice with the scales, which the draft reads, and of both: 8.5 per weight in groups of 32.
 
     Raises:
         ValueError: `draft_bits` outside 2 to 6.
     """
     draft = groups.values.size * _checked(draft_bits) + groups.scales.size * group_quantization.SCALE_BITS
-    return SliceBits(draft, groups.values.size * (WEIGHT_BITS - draft_bits))
+    return BitsRead(draft, draft + groups.values.size * (WEIGHT_BITS - draft_bits))
 
 
 def expected_bits(
     num_values: Float[Array, "*#b"] | float, draft_bits: Float[Array, "*#b"] | float, *, group_size: int = GROUP_SIZE
-) -> SliceBits:
-    """Sizes at a fractional draft width, interpolated between whole ones: linear in both, without kinks."""
+) -> BitsRead:
+    """The same at a fractional draft width, interpolated between whole ones: linear in both, without kinks."""
     draft = group_quantization.expected_bits(num_values, draft_bits, group_size=group_size)
-    return SliceBits(draft, num_values * (WEIGHT_BITS - draft_bits))
+    return BitsRead(draft, draft + num_values * (WEIGHT_BITS - draft_bits))
 
 
 def _checked(draft_bits: int) -> int:

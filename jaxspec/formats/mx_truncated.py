@@ -33,13 +33,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, BFloat16, Bool, Float, Int, Num, UInt8, UInt16
+from jaxtyping import Array, BFloat16, Bool, Float, Int, UInt8, UInt16
 
-from jaxspec.formats.patterns import BFLOAT16, format_of, from_bits, high_part, to_bits
+from jaxspec.formats.patterns import BFLOAT16, BitsRead, format_of, from_bits, high_part, to_bits
 from jaxspec.settings.knobs import Rounding, SharedExponents
 
 __all__ = [
-    "MXBits",
     "MXParts",
     "SharedExponentTensor",
     "decode",
@@ -92,18 +91,6 @@ class MXParts(NamedTuple):
 
     speculation: SharedExponentTensor
     verification: UInt16[Array, "*b block place"]
-
-
-class MXBits(NamedTuple):
-    """Bits of a tensor with pruned values.
-
-    Attributes:
-        draft: speculation data: bitmap, shared exponents, signs, high mantissa bits.
-        target: speculation and verification data: the cut bits and the pruned values in bfloat16 as well.
-    """
-
-    draft: Num[Array, "*b"] | float
-    target: Num[Array, "*b"] | float
 
 
 def encode(
@@ -221,7 +208,7 @@ def num_bits(
     *,
     block_size: int = BLOCK_SIZE,
     mantissa_bits: int = MANTISSA_BITS,
-) -> MXBits:
+) -> BitsRead:
     """Bits of each row: whole blocks of its kept values, its pruned values, and a bitmap if any of the row is pruned.
 
     Args:
@@ -242,7 +229,7 @@ def num_bits(
     stored = (count + (block_size - 1)) // block_size * block_size
     bitmap = jnp.where(count < columns, columns, 0)
     draft = bitmap + stored // block_size * EXPONENT_BITS + stored * (1 + mantissa_bits - cut_bits)
-    return MXBits(draft=draft, target=draft + stored * cut_bits + (columns - count) * BFLOAT16.total_bits)
+    return BitsRead(draft, draft + stored * cut_bits + (columns - count) * BFLOAT16.total_bits)
 
 
 def expected_bits(
@@ -252,7 +239,7 @@ def expected_bits(
     bitmap: Float[Array, "*b"] | float = 1.0,
     block_size: int = BLOCK_SIZE,
     mantissa_bits: int = MANTISSA_BITS,
-) -> MXBits:
+) -> BitsRead:
     """Mean bits per value of long rows, the filling of a row's last block left out.
 
     Differentiable in share, cut and bitmap: a product of linear terms, no kinks. A bitmap's presence jumps in the exact size;
@@ -265,7 +252,7 @@ def expected_bits(
     """
     draft = bitmap + keep_share * (1 + mantissa_bits - cut_bits + EXPONENT_BITS / block_size)
     pruned = (1 - keep_share) * BFLOAT16.total_bits
-    return MXBits(draft=draft, target=draft + keep_share * cut_bits + pruned)
+    return BitsRead(draft, draft + keep_share * cut_bits + pruned)
 
 
 def nested_bits(
@@ -276,14 +263,14 @@ def nested_bits(
     columns: int,
     block_size: int = BLOCK_SIZE,
     mantissa_bits: int = MANTISSA_BITS,
-) -> MXBits:
+) -> BitsRead:
     """Bits per value where all values of a row are in blocks, kept or pruned: a draft of some elements in a target of all.
 
     Nothing fills a row's last block of `columns` values (static). Linear in the others, which are those of `expected_bits`.
     """
     shared = EXPONENT_BITS * -(-columns // block_size) / columns
     draft = bitmap + shared + keep_share * (1 + mantissa_bits - cut_bits)
-    return MXBits(draft=draft, target=bitmap + shared + keep_share * 0 + (1 + mantissa_bits))
+    return BitsRead(draft, bitmap + shared + keep_share * 0 + (1 + mantissa_bits))
 
 
 def _check(shape: tuple[int, ...], block_size: int, mantissa_bits: int) -> None:

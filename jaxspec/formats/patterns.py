@@ -9,7 +9,7 @@ Source: IEEE 754-2019, 3.4 (binary16, binary32); bfloat16 is the upper half of b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,7 @@ __all__ = [
     "FLOAT16",
     "FLOAT32",
     "INT8",
+    "BitsRead",
     "NumberFormat",
     "expected_bits",
     "format_of",
@@ -37,6 +38,13 @@ __all__ = [
     "to_bits",
     "truncate",
 ]
+
+
+class BitsRead(NamedTuple):
+    """Bits that a draft step reads, and that a verification reads in all: per stored value, or of a whole tensor."""
+
+    draft: Num[Array, "*b"] | float
+    target: Num[Array, "*b"] | float
 
 
 @dataclass(frozen=True)

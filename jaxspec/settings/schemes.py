@@ -57,6 +57,11 @@ class SchemeFacts:
     shared_exponents: SharedExponents | None = None
 
     @property
+    def takes_bits(self) -> bool:
+        """Whether its draft or its target is made of the bits of 16-bit weights, which a network held in codes lacks."""
+        return self.has_draft or not self.lossless
+
+    @property
     def prunes_and_cuts(self) -> bool:
         """Whether the draft prunes and cuts both weights and KV cache, as Cassandra's does."""
         return {spec.name for spec in CUT_AND_PRUNE} <= {spec.name for spec in self.knob_specs}

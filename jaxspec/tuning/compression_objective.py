@@ -22,9 +22,10 @@ from hwmodels.network.architecture import UNCOMPRESSED_BITS, Footprint, cached_r
 from hwmodels.numerics.fast_compile import jit_fast_compile
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from jaxspec.checks import check_count, check_sampling
-from jaxspec.compress.footprint import BitsPerValue, measured_footprint
+from jaxspec.compress.footprint import measured_footprint
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.schemes import Scheme
+from jaxspec.formats.patterns import BitsRead
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.mesh import on_host, rows_that_split
 from jaxspec.settings.knobs import CUT_AND_PRUNE, KnobSpec
@@ -208,10 +209,10 @@ def _left_of_kinds(knobs: Knobs, config: DecoderConfig, priced: Architecture) ->
     bits = {}
     for place, kind in enumerate(config.matrix_kinds):
         layers = jnp.asarray(list(config.layer_parameters[kind].layers()))
-        bits[kind] = BitsPerValue(*[of_matrices[layers, place]] * 2)
+        bits[kind] = BitsRead(*[of_matrices[layers, place]] * 2)
     if config.mixed_layers is not None:
         of_layers = of_layers[jnp.asarray(config.mixed_layers.attending, int)]
-    return priced_footprint(measured_footprint(bits, BitsPerValue(*[of_layers] * 2)), priced)
+    return priced_footprint(measured_footprint(bits, BitsRead(*[of_layers] * 2)), priced)
 
 
 def num_candidates() -> int:

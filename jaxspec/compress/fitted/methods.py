@@ -11,13 +11,13 @@ from flax import struct
 from jaxtyping import Array, Float, Int
 
 from hwmodels.numerics.compensated_sums import exact_matmul
-from jaxspec.compress.footprint import BitsPerValue
 from jaxspec.compress.schemes import quantized
 from jaxspec.compress.schemes.quantized import NumberForm
 from jaxspec.compress.schemes.scheme import CompressedMatrix
 from jaxspec.compress.selection import hard_mask, log_of, wanda_score
 from jaxspec.formats import asymmetric
 from jaxspec.formats.group_quantization import SCALE_BITS, to_float16
+from jaxspec.formats.patterns import BitsRead
 from jaxspec.models.rounded_inputs import Spread, block_of, rotate_rows, spread_rows
 
 __all__ = [
@@ -91,7 +91,7 @@ def scaled_rounding(
     """The matrix rounded in a form after its columns were multiplied by scales, which are brought to mean 1 first."""
     scale = _mean_one(scale)[None]
     bits = jnp.full((), form.bits(*matrix.shape))
-    return CompressedMatrix(form.rounded(matrix * scale) / scale, BitsPerValue(bits, bits))
+    return CompressedMatrix(form.rounded(matrix * scale) / scale, BitsRead(bits, bits))
 
 
 def key_scale(largest: Float[Array, "head element"]) -> Float[Array, " channel"]:
@@ -131,7 +131,7 @@ def wanda_half(matrix: Float[Array, "row column"], channel_norm: Float[Array, " 
     """
     kept = hard_mask(log_of(wanda_score(matrix, channel_norm)), jnp.asarray(0.5))
     bits = 1.0 + 16.0 * jnp.mean(kept.astype(jnp.float32))
-    return CompressedMatrix(jnp.where(kept, matrix, 0.0), BitsPerValue(bits, bits))
+    return CompressedMatrix(jnp.where(kept, matrix, 0.0), BitsRead(bits, bits))
 
 
 # Quantization of rotated rows: a rotation spreads what is large over many weights, and is undone in what is multiplied.
@@ -145,7 +145,7 @@ def rotated_int4(matrix: Float[Array, "row column"], channel_norm: Float[Array, 
     del channel_norm
     made = rotate_rows(_INT4.rounded(rotate_rows(matrix)), back=True)
     bits = jnp.full((), _INT4.bits(*matrix.shape))
-    return CompressedMatrix(made, BitsPerValue(bits, bits))
+    return CompressedMatrix(made, BitsRead(bits, bits))
 
 
 # Non-uniform values: each row has its own few, where its important weights are.
@@ -167,7 +167,7 @@ def squeezellm_4(matrix: Float[Array, "row column"], channel_norm: Float[Array, 
         return values[_nearest(row, values)]
 
     bits = jnp.full((), _BITS + 16.0 * (1 << _BITS) / matrix.shape[1])
-    return CompressedMatrix(jax.lax.map(of_row, matrix), BitsPerValue(bits, bits))
+    return CompressedMatrix(jax.lax.map(of_row, matrix), BitsRead(bits, bits))
 
 
 def weighted_values(
@@ -268,7 +268,7 @@ def qoq_residual_w4(
 def _compressed(values: Float[Array, "row column"]) -> CompressedMatrix:
     columns = values.shape[1]
     bits = jnp.full((), _BITS + _GROUP_BITS / block_of(columns) + SCALE_BITS / columns)
-    return CompressedMatrix(values, BitsPerValue(bits, bits))
+    return CompressedMatrix(values, BitsRead(bits, bits))
 
 
 def progressive(
@@ -359,7 +359,7 @@ def duquant_w4(
     rows = spread_rows(matrix * space.scale[None], space.space)
     rows = asymmetric.decode(asymmetric.encode(rows, _BITS, share=_WEIGHT_SHARE))
     bits = jnp.full((), asymmetric.bits_per_element(_BITS, matrix.shape[1]))
-    return CompressedMatrix(spread_rows(rows, space.space, back=True) / space.scale[None], BitsPerValue(bits, bits))
+    return CompressedMatrix(spread_rows(rows, space.space, back=True) / space.scale[None], BitsRead(bits, bits))
 
 
 def greedy_rotation(rows: Float[Array, "row block"]) -> Float[Array, "block block"]:

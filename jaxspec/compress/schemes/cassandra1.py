@@ -10,9 +10,9 @@ from typing import Any
 
 from jaxtyping import Array, Float, Int, UInt16
 
-from jaxspec.compress.footprint import BitsPerValue, ExponentCounts, PrunedExponents, bits_per_value, count_exponents
+from jaxspec.compress.footprint import ExponentCounts, PrunedExponents, bits_per_value, count_exponents
 from jaxspec.compress.schemes.nested import nested_scheme
-from jaxspec.formats.patterns import NumberFormat, high_part, midpoint, target_format
+from jaxspec.formats.patterns import BitsRead, NumberFormat, high_part, midpoint, target_format
 from jaxspec.settings.schemes import SCHEME_FACTS
 
 __all__ = ["CASSANDRA1", "CASSANDRA1_CODED", "CASSANDRA1_HEAD", "CASSANDRA1_MIDPOINT", "UnaryExponents"]
@@ -64,7 +64,7 @@ class UnaryExponents:
         cut_bits: Float[Array, ""],
         bitmap: Float[Array, ""],
         number_format: NumberFormat,
-    ) -> BitsPerValue:
+    ) -> BitsRead:
         """See `bits_per_value`."""
         return bits_per_value(counts, shape[0] * shape[1], cut_bits, bitmap, number_format)
 

@@ -15,13 +15,12 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, UInt16
 
-from jaxspec.compress.footprint import BitsPerValue
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.compress.schemes.nested import nested_scheme
 from jaxspec.compress.schemes.scheme import Scheme
 from jaxspec.formats import mx_truncated
 from jaxspec.formats.mx_truncated import SharedExponentTensor
-from jaxspec.formats.patterns import BFLOAT16, NumberFormat, from_bits, to_bits
+from jaxspec.formats.patterns import BFLOAT16, BitsRead, NumberFormat, from_bits, to_bits
 from jaxspec.settings.knobs import SharedExponents
 from jaxspec.settings.schemes import SCHEME_FACTS
 
@@ -73,17 +72,16 @@ class BlockExponents:
         cut_bits: Float[Array, ""],
         bitmap: Float[Array, ""],
         number_format: NumberFormat,
-    ) -> BitsPerValue:
+    ) -> BitsRead:
         """See `mx_truncated.nested_bits`."""
         del number_format
-        bits = mx_truncated.nested_bits(
+        return mx_truncated.nested_bits(
             counts / (shape[0] * shape[1]),
             cut_bits,
             bitmap=bitmap,
             columns=shape[1],
             mantissa_bits=self.form.mantissa_bits,
         )
-        return BitsPerValue(jnp.asarray(bits.draft), jnp.asarray(bits.target))
 
     def _elements(self, bits: UInt16[Array, "*b column"]) -> SharedExponentTensor:
         return mx_truncated.encode(

@@ -17,12 +17,13 @@ from jaxtyping import Array, Float
 
 from hwmodels import Footprint
 from jaxspec.compress.blending import blend
-from jaxspec.compress.footprint import BitsPerValue, uniform
+from jaxspec.compress.footprint import uniform
 from jaxspec.compress.rematerialised import made_in_blocks
 from jaxspec.compress.schemes.scheme import KV_BITS, CompressedMatrix, OwnKnobs, Scheme
 from jaxspec.formats import bit_slices
 from jaxspec.formats.bit_slices import GROUP_SIZE, WEIGHT_BITS, Int8Groups, Reading, of_rows
 from jaxspec.formats.group_quantization import SCALE_BITS
+from jaxspec.formats.patterns import BitsRead
 from jaxspec.settings.knobs import SLICE_BITS, StoredDtype
 from jaxspec.settings.schemes import SCHEME_FACTS
 
@@ -81,13 +82,13 @@ def _footprint(knobs: Mapping[str, float], dtype: StoredDtype) -> Footprint:
     """Known without counting; rows are whole groups. The pool of experts changes what is read, not its width."""
     del dtype
     bits = bit_slices.expected_bits(1.0, knobs["slice_bits"])
-    return uniform(float(bits.draft), float(bits.draft) + float(bits.rest), KV_BITS, KV_BITS)
+    return uniform(float(bits.draft), float(bits.target), KV_BITS, KV_BITS)
 
 
-def _bits(slice_bits: Float[Array, ""], columns: int) -> BitsPerValue:
+def _bits(slice_bits: Float[Array, ""], columns: int) -> BitsRead:
     """Bits per weight with the scales, one for each begun group of a row."""
     scales = SCALE_BITS * -(-columns // GROUP_SIZE) / columns
-    return BitsPerValue(slice_bits + scales, jnp.full_like(slice_bits, WEIGHT_BITS + scales))
+    return BitsRead(slice_bits + scales, jnp.full_like(slice_bits, WEIGHT_BITS + scales))
 
 
 #: Missing bits augmented; routers choose among a pool.

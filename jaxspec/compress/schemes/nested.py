@@ -22,12 +22,12 @@ from jaxtyping import Array, Float, Int, UInt16
 from hwmodels import Footprint
 from hwmodels.numerics.fast_compile import run_on_host
 from jaxspec.compress.blending import blend_cuts
-from jaxspec.compress.footprint import BitsPerValue, soft_bitmap, uniform
+from jaxspec.compress.footprint import soft_bitmap, uniform
 from jaxspec.compress.rematerialised import made_in_blocks
 from jaxspec.compress.schemes.huffman import gaussian_patterns
 from jaxspec.compress.schemes.scheme import CompressedKV, CompressedMatrix, OwnKnobs, Scheme
 from jaxspec.compress.selection import hard_mask, keep_largest, log_of, num_pruned, soft_mask, wanda_score
-from jaxspec.formats.patterns import NumberFormat, from_bits, to_bits
+from jaxspec.formats.patterns import BitsRead, NumberFormat, from_bits, to_bits
 from jaxspec.settings.knobs import StoredDtype
 from jaxspec.settings.schemes import SchemeFacts
 
@@ -76,7 +76,7 @@ class ExponentCoding(Protocol):
         cut_bits: Float[Array, ""],
         bitmap: Float[Array, ""],
         number_format: NumberFormat,
-    ) -> BitsPerValue:
+    ) -> BitsRead:
         """Bits per value.
 
         Args:
@@ -258,12 +258,12 @@ class NestedKV(_Nested):
 
     def of_model(
         self, rows: UInt16[Array, "row column"], prune: Float[Array, " case"], cut_bits: Float[Array, " case"]
-    ) -> BitsPerValue:
+    ) -> BitsRead:
         """Bits read of a model's values, pruned by magnitude; of weights too: the model is of a network all of one type."""
         number_format = self._format
         scored = _by_magnitude(to_bits(self.coding.target(from_bits(rows, number_format))), number_format)
 
-        def count(prune: Array, cut_bits: Array) -> BitsPerValue:
+        def count(prune: Array, cut_bits: Array) -> BitsRead:
             counts = self._counts(scored, hard_mask(scored.log_score, prune), number_format)
             # A ratio that prunes no value of these rows prunes some of longer ones.
             bitmap = (prune > 0).astype(cut_bits.dtype)
@@ -279,7 +279,7 @@ class NestedKV(_Nested):
 
 
 @functools.cache
-def _of_model(cache: NestedKV) -> Callable[..., BitsPerValue]:
+def _of_model(cache: NestedKV) -> Callable[..., BitsRead]:
     return run_on_host(cache.of_model)
 
 

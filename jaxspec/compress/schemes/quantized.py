@@ -16,11 +16,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels import Footprint
-from jaxspec.compress.footprint import BitsPerValue, stored_alike
+from jaxspec.compress.footprint import stored_alike
 from jaxspec.compress.schemes.huffman import GAUSSIAN_SHAPE
 from jaxspec.compress.schemes.scheme import KV_BITS, CompressedMatrix, OwnKnobs, Scheme
 from jaxspec.formats import group_quantization, mx, tile_layout
 from jaxspec.formats.group_quantization import BLOCK, SCALE_BITS
+from jaxspec.formats.patterns import BitsRead
 from jaxspec.settings.knobs import StoredDtype
 from jaxspec.settings.schemes import SCHEME_FACTS
 
@@ -137,7 +138,7 @@ class QuantizedMatrix:
         """
         del prepared, knobs
         bits = jnp.full((), self.form.bits(*matrix.shape))
-        return CompressedMatrix(self.target(matrix), BitsPerValue(bits, bits))
+        return CompressedMatrix(self.target(matrix), BitsRead(bits, bits))
 
     def soft(
         self, matrix: Float[Array, "row column"], prepared: None, knobs: OwnKnobs, temperature: Float[Array, ""] | float

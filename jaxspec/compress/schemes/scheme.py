@@ -10,9 +10,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels import Footprint
-from jaxspec.compress.footprint import BitsPerValue, uniform
+from jaxspec.compress.footprint import uniform
 from jaxspec.errors import InputError, hint
 from jaxspec.formats.container import Codec, codec_of
+from jaxspec.formats.patterns import BitsRead
 from jaxspec.registries import load_object
 from jaxspec.settings.knobs import KnobSpec, StoredDtype
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS, SCHEME_OBJECTS, SchemeFacts
@@ -48,7 +49,7 @@ class CompressedMatrix(NamedTuple):
     """
 
     values: Float[Array, "row column"]
-    bits: BitsPerValue
+    bits: BitsRead
 
 
 class CompressedKV(NamedTuple):
@@ -60,7 +61,7 @@ class CompressedKV(NamedTuple):
     """
 
     rows: Float[Array, "*b column"]
-    bits: BitsPerValue
+    bits: BitsRead
 
 
 class MatrixCodec(Protocol):
@@ -161,7 +162,7 @@ class PlainKV:
         """The cache as it is."""
         del knobs, counted
         read = jnp.full((), KV_BITS)
-        return CompressedKV(prepared, BitsPerValue(read, read))
+        return CompressedKV(prepared, BitsRead(read, read))
 
     def encode(self, rows: Float[Array, "*b column"], knobs: OwnKnobs) -> Float[Array, "*b column"]:
         """The cache as it is."""

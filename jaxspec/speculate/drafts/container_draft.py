@@ -13,11 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxspec.compress.footprint import BitsPerValue, Footprint, measured_footprint, with_head
+from jaxspec.compress.footprint import Footprint, measured_footprint, with_head
 from jaxspec.compress.knobs import Knobs, check_knobs, knob_defaults, uniform_knobs
 from jaxspec.compress.schemes import Scheme, find_scheme
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container, drafted_bytes
+from jaxspec.formats.patterns import BitsRead
 from jaxspec.models.checkpoint_files import ContainerFiles, TensorTable
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.described import packed_in
@@ -117,7 +118,7 @@ def _stored_footprint(name: str) -> Footprint:
     layers = [{name: float(knobs.values[name][i]) for name in names} for i in attending]
     footprints = [scheme.expected_footprint(knob_defaults(scheme) | own) for own in layers]
     mean = lambda numbers: jnp.asarray(np.mean([float(number) for number in numbers], keepdims=True))
-    kv = BitsPerValue(mean(f.draft_kv_bits for f in footprints), mean(f.target_kv_bits for f in footprints))
+    kv = BitsRead(mean(f.draft_kv_bits for f in footprints), mean(f.target_kv_bits for f in footprints))
     footprint = measured_footprint(bits, kv)
     return footprint if head is None else with_head(footprint, jax.tree.map(lambda bits: bits[0], head))
 
@@ -168,7 +169,7 @@ def _layer_knobs(container: Container, config: DecoderConfig) -> Knobs:
     return knobs
 
 
-def _bits_of(container: Container, files: TensorTable, names: Iterable[str]) -> BitsPerValue:
+def _bits_of(container: Container, files: TensorTable, names: Iterable[str]) -> BitsRead:
     """Of the tensors of each layer, draft's and all sections.
 
     Args:
@@ -182,7 +183,7 @@ def _bits_of(container: Container, files: TensorTable, names: Iterable[str]) -> 
 
     names = list(names)
     of = lambda drafted: jnp.asarray([one(name, drafted) for name in names], jnp.float32)
-    return BitsPerValue(of(True), of(False))
+    return BitsRead(of(True), of(False))
 
 
 def _check_same(name: str, own: LoadedModel, target: LoadedModel) -> None:

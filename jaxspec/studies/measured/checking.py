@@ -165,10 +165,12 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
     given_mesh(config)
     needed = window_tokens(config)
     check_text(config.text, needed)
-    network = check_model(config.model, codes=not takes_bits(config))
     scheme = find_scheme(config.scheme, runs=True)
     # Of another draft, a scheme that changes no target is not used.
-    if not scheme.facts.lossless or drafts_itself(config):
+    used = drafts_itself(config) or not scheme.facts.lossless
+    several = any(getattr(config, name, ()) for name in ("self_drafts", "compressions", "tuned"))
+    network = check_model(config.model, codes=not (several or (used and scheme.facts.takes_bits)))
+    if used:
         check_stored_dtype(scheme, network)
     _check_clock(config, network)
     form = run_form(config.model, codes=network.in_codes)
@@ -246,12 +248,6 @@ def given_knobs(config: Any, network: DecoderConfig) -> Knobs:
 def drafts_itself(config: Any) -> bool:
     """Whether settings make one draft of the target's bits, by their scheme."""
     return not hasattr(config, "named_drafts") and getattr(config, "draft", SELF) == SELF
-
-
-def takes_bits(config: Any) -> bool:
-    """Whether settings draft with the bits of 16-bit weights, or change these, by a scheme or a compression."""
-    several = any(getattr(config, name, ()) for name in ("self_drafts", "compressions", "tuned"))
-    return several or drafts_itself(config) or not SCHEME_FACTS[config.scheme].lossless
 
 
 def _named_drafts(config: Any) -> tuple[str, ...]:

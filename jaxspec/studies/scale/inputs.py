@@ -314,14 +314,9 @@ def check_network(name: str, config: ScaleConfig) -> Network:
     Raises:
         InputError: it cannot be read.
     """
-    shape, place = _shape(name, config), model_place(name)
+    place, shape = model_place(name), check_model(name, codes=not SCHEME_FACTS[config.scheme].takes_bits)
     tokenizer = load_tokenizer(place, vocab_size=shape.vocab_size)
     return Network(name, shape, tokenizer, config.scheme, end_tokens(place, vocab_size=shape.vocab_size))
-
-
-def _shape(name: str, config: ScaleConfig) -> DecoderConfig:
-    facts = SCHEME_FACTS[config.scheme]
-    return check_model(name, codes=facts.lossless and not (facts.runs and facts.has_draft))
 
 
 def check_length(network: Network, config: ScaleConfig, problems: Problems) -> tuple[str, ...]:
@@ -420,10 +415,11 @@ def check_scale(config: ScaleConfig) -> Checked:
     text = tokenizer = None
     if config.task == "python":
         check_text(config.text, (1, 1))
-    shapes = {name: _shape(name, config) for name in config.model}
+    facts = SCHEME_FACTS[config.scheme]
+    shapes = {name: check_model(name, codes=not facts.takes_bits) for name in config.model}
     tokens: tuple[str, ...] = ()
     for name, shape in shapes.items():
-        if SCHEME_FACTS[config.scheme].runs:
+        if facts.runs:
             check_stored_dtype(find_scheme(config.scheme), shape)
         if config.draft != SELF:
             tokens += check_draft(config.draft, shape, name)

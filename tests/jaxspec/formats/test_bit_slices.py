@@ -90,6 +90,6 @@ def test_gradients(check_gradient):
     def total(t):
         sizes = bit_slices.expected_bits(t["n"], t["b"])
         errors = [bit_slices.mean_squared_error(t["b"], reading) for reading in READINGS]
-        return jnp.sum(sizes.draft - 0.3 * sizes.rest) + sum(jnp.sum(e) * k for e, k in zip(errors, (0.1, 1.0, -2.0)))
+        return jnp.sum(sizes.draft - 0.3 * sizes.target) + sum(jnp.sum(e) * k for e, k in zip(errors, (0.1, 1.0, -2.0)))
 
     check_gradient(total, tree)

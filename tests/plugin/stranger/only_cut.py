@@ -5,9 +5,9 @@ import dataclasses
 import jax.numpy as jnp
 
 from jaxspec.compress.blending import blend_cuts
-from jaxspec.compress.footprint import BitsPerValue, uniform
+from jaxspec.compress.footprint import uniform
 from jaxspec.compress.schemes import CompressedMatrix, Scheme
-from jaxspec.formats.patterns import BFLOAT16, from_bits, high_part, to_bits
+from jaxspec.formats.patterns import BFLOAT16, BitsRead, from_bits, high_part, to_bits
 from jaxspec.settings.knobs import KnobSpec
 from jaxspec.settings.schemes import SchemeFacts
 
@@ -45,7 +45,7 @@ def _patterns(matrix):
 
 
 def _read(cut):
-    return BitsPerValue(16.0 - cut.astype(jnp.float32), jnp.full((), 16.0))
+    return BitsRead(16.0 - cut.astype(jnp.float32), jnp.full((), 16.0))
 
 
 ONLY_CUT = Scheme(

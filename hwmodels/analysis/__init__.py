@@ -8,7 +8,6 @@ from hwmodels.analysis.design_point import (
     chip_area,
     cost_names,
     elasticities,
-    finite_elasticities,
     leaf_names,
     priced_steps,
 )
@@ -23,7 +22,6 @@ __all__ = [
     "chip_area",
     "cost_names",
     "elasticities",
-    "finite_elasticities",
     "kernel_remarks",
     "leaf_names",
     "priced_steps",

@@ -52,7 +52,6 @@ __all__ = [
     "design_page",
     "design_point",
     "elasticities",
-    "finite_elasticities",
     "leaf_names",
     "page_steps",
     "priced_steps",
@@ -99,27 +98,16 @@ def elasticities(metrics: Callable[[Tree], Any], tree: Tree) -> Any:
     return jax.tree.map(by_name, jacobian, is_leaf=lambda node: isinstance(node, list))
 
 
-def finite_elasticities(
-    metrics: Callable[[Tree], Any], tree: Tree, *, names: Sequence[str], change: float = CHANGE
-) -> Any:
-    """Elasticities of numbers that a derivative says nothing of, such as the sides of an array: tiles are counted in steps.
+def changed_trees(tree: Tree, names: Sequence[str], change: float = CHANGE) -> Tree:
+    """The tree with each of some leaves grown, then shrunk, one at a time; leaves "two".
 
-    log(metric at leaf * (1 + change) / metric at leaf / (1 + change)) / (2 log(1 + change)).
+    For elasticities of numbers that a derivative says nothing of, such as the sides of an array: tiles are counted in steps.
 
     Args:
-        metrics: as `elasticities` takes it; need not be differentiable.
         tree: leaves are single numbers.
         names: static; of the leaves that are changed, as `leaf_names` has them.
         change: static, > 0.
-    Returns:
-        in the form of `metrics`: name of the leaf -> elasticity.
     """
-    logs = jax.vmap(lambda changed: jax.tree.map(jnp.log, metrics(changed)))(changed_trees(tree, names, change))
-    return changes_by_name(logs, names, change)
-
-
-def changed_trees(tree: Tree, names: Sequence[str], change: float = CHANGE) -> Tree:
-    """The trees that `finite_elasticities` asks for, leaves "two": each named leaf grown, then shrunk, one at a time."""
     leaves, treedef = jax.tree.flatten(tree)
     known = leaf_names(tree)
     factors = np.ones((len(leaves), 2 * len(names)), np.float32)
@@ -129,7 +117,10 @@ def changed_trees(tree: Tree, names: Sequence[str], change: float = CHANGE) -> T
 
 
 def changes_by_name(logs: Any, names: Sequence[str], change: float = CHANGE) -> Any:
-    """Elasticities from logarithms of metrics on `changed_trees`, "two": in their form, name of the leaf -> elasticity."""
+    """Elasticities from logarithms of metrics on `changed_trees`, "two": in their form, name of the leaf -> elasticity.
+
+    log(metric at leaf * (1 + change) / metric at leaf / (1 + change)) / (2 log(1 + change)).
+    """
     step = 2.0 * math.log1p(change)
     return jax.tree.map(lambda each: dict(zip(names, (each[::2] - each[1::2]) / step, strict=True)), logs)
 

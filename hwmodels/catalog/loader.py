@@ -223,11 +223,6 @@ def architecture_title(name: str) -> str:
     return _architecture_entry(name).title
 
 
-def device_sources(name: str) -> dict[str, str]:
-    """Where each number of a device comes from: field -> text. Raises UnknownNameError."""
-    return dict(_device_entry(name).sources)
-
-
 def architecture_sources(name: str) -> dict[str, str]:
     """Where each number of an architecture comes from: field -> text. Raises UnknownNameError."""
     return _architecture_entry(name).sources
@@ -256,18 +251,6 @@ def architecture_repository(name: str) -> str | None:
     """
     repositories = {match[1] for source in architecture_sources(name).values() if (match := _REPOSITORY.search(source))}
     return repositories.pop() if len(repositories) == 1 else None
-
-
-def device_from_file(path: str | Path, *, engine: str | None = None, weight_format: str | None = None) -> Device:
-    """A device from a TOML file in the catalog's format (see `hwmodels.catalog.device_entries`).
-
-    Args:
-        engine, weight_format: as of `with_engine`.
-    Raises:
-        UnknownNameError: no such engine or format.
-        EntryError: the file cannot be read, or its content is not a device, or one without measured kernels.
-    """
-    return with_engine(_entry_from_file(path), str(path), engine=engine, weight_format=weight_format).device
 
 
 def device_entry(name: str, *, engine: str | None = None, weight_format: str | None = None) -> DeviceEntry:

@@ -19,7 +19,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 import flax.struct
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.chip.blocks import HardwareBlock, Technology
@@ -33,7 +32,9 @@ from hwmodels.numerics.fields import POSITIVE, SHARE, number
 from hwmodels.numerics.folds import smooth_folds
 from hwmodels.numerics.scalars import Leaf, Number, as_float, same_rank, with_last_axis
 
-__all__ = ["FpgaArray", "seconds_per_token"]
+__all__ = [
+    "FpgaArray",
+]
 
 
 @flax.struct.dataclass
@@ -85,7 +86,7 @@ class FpgaArray(WholePasses, SingleKernel):
             weight_bits: "*b", > 0; bits stored per weight, which decide on packing only.
             temperature: "*b", in [0, 1], of the tile counts and of the limit of packing; 0 is exact.
         Returns:
-            "*b", s; m times `seconds_per_token` where rows and columns divide the sizes, more elsewhere.
+            "*b", s; proportional to m (Eq. 14) where rows and columns divide the sizes, more elsewhere.
         Gradient: right for every input; at temperature 0 the tile counts are constants, also over m: see `smooth_folds`.
         """
         array, m, k, n, weight_bits, temperature = same_rank(self, m, k, n, weight_bits, temperature)
@@ -104,23 +105,6 @@ class FpgaArray(WholePasses, SingleKernel):
             shapes.m, shapes.k, shapes.n, weight_bits=shapes.weight_bits, temperature=as_float(temperature)
         )
         return with_products(work, device, product_s=seconds)
-
-
-def seconds_per_token(
-    array: FpgaArray, weights: Number, *, weight_bits: Number = UNCOMPRESSED_BITS, temperature: Number = 0.0
-) -> Float[Array, "*b"]:
-    """Time r of one token in a network whose matrices the array's sides divide: x tokens take x r.
-
-    Args:
-        array: leaves "*b".
-        weights: "*b", > 0; weights that each token meets.
-        weight_bits: "*b", > 0; bits stored per weight, which decide on packing only.
-        temperature: "*b", in [0, 1], of the limit of packing.
-    Source: tree speculation on FPGAs, Eq. (1): P_max = 1 / r, and Eq. (14), T_v(x) = (x / x_R) T_v(1).
-    """
-    array, weights, weight_bits, temperature = same_rank(array, weights, weight_bits, temperature)
-    rate = _macs_per_s(array, _packing(array, weight_bits, temperature)) * as_float(array.efficiency)
-    return jnp.asarray(as_float(weights) / rate)
 
 
 def _packing(array: FpgaArray, weight_bits: Number, temperature: Number) -> Float[Array, "*b"]:

@@ -37,7 +37,7 @@ from hwmodels.numerics.scalars import Leaf, Number, as_float, same_rank, select,
 from hwmodels.numerics.units import BITS_PER_BYTE
 from hwmodels.parallel import ElementLinks, Phase, divide, sum_exchange
 
-__all__ = ["NearMemoryUnit", "active_share", "weight_fetches"]
+__all__ = ["NearMemoryUnit", "active_share"]
 
 
 _IS_ATTENTION = np.array([name == "attention" for name in OPERATORS])
@@ -184,11 +184,6 @@ def _share_of_traffic(unit: NearMemoryUnit, work: OperatorWork, *, temperature: 
         k, n = select(_IS_ATTENTION, cached.elements, k), select(_IS_ATTENTION, jnp.maximum(cached.tokens, 1.0), n)
     slowed = in_blocks / active_share(unit, k, n, temperature=temperature) + (total - in_blocks)
     return jnp.where(in_blocks > 0, total / jnp.where(in_blocks > 0, slowed, 1.0), 1.0)
-
-
-def weight_fetches(unit: NearMemoryUnit, m: Number, temperature: Number = 0.0) -> Float[Array, "*b"]:
-    """How often each weight is fetched to be multiplied with m activations, "*b", >= m / reuse."""
-    return smooth_ceil_div(m, unit.reuse, temperature)
 
 
 def active_share(unit: NearMemoryUnit, k: Number, n: Number, *, temperature: Number = 0.0) -> Float[Array, "*b"]:

@@ -14,7 +14,7 @@ Departs: on a device, operands stream from memory once, whatever the buffers hol
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import flax.struct
 import jax.numpy as jnp
@@ -36,7 +36,6 @@ __all__ = [
     "DIMENSIONS",
     "EXPONENTIALS",
     "SPREADS",
-    "Exponential",
     "GatheredTable",
     "Polynomial",
     "VectorArray",
@@ -52,20 +51,6 @@ __all__ = [
 
 #: Steps beside Horner's: k of x, f = x - k, and adding k to the exponent field.
 _OTHER_STEPS = 3
-
-
-class Exponential(Protocol):
-    """A tree of leaves, "*b", that says what a register of exponentials takes."""
-
-    @property
-    def register_packets(self) -> Leaf:
-        """Instruction packets of a register of 16-bit scores, "*b"."""
-        ...
-
-    @property
-    def on_chip_bytes(self) -> Leaf:
-        """On-chip memory that is taken all the time, "*b"."""
-        ...
 
 
 @flax.struct.dataclass
@@ -146,7 +131,7 @@ class VectorUnits:
     score_packets: Leaf = number(NOT_NEGATIVE)  # of a softmax per register, beside its exponentials, >= 0
     row_packets: Leaf = number(NOT_NEGATIVE)  # of a softmax per row, rows one after the other, >= 0
     layout: Any = variant(LAYOUTS)  # a hwmodels.compute.weight_layouts.WeightLayout
-    exponential: Any = variant(EXPONENTIALS)  # a hwmodels.compute.vector_array.Exponential
+    exponential: Any = variant(EXPONENTIALS)  # with `register_packets` and `on_chip_bytes`
     power_w: Leaf = number(
         NOT_NEGATIVE, default=None
     )  # of all units at work, >= 0; None: in the chip's energy per FLOP

@@ -5,7 +5,7 @@ stalls, energy), the kind `huffman_cam`, and `encoder` (for what is written at r
 """
 
 from hwmodels.decoders import decode_cost, decoder, encoder, huffman_cam
-from hwmodels.decoders.decoder import Decoder, no_decoder
+from hwmodels.decoders.decoder import Decoder
 from hwmodels.decoders.encoder import Encoder
 
 __all__ = [
@@ -15,5 +15,4 @@ __all__ = [
     "decoder",
     "encoder",
     "huffman_cam",
-    "no_decoder",
 ]

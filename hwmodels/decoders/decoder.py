@@ -38,7 +38,6 @@ __all__ = [
     "decoders_needed",
     "exact_counts",
     "is_coded_at",
-    "no_decoder",
     "round_up",
     "unary_decoder",
 ]
@@ -154,11 +153,6 @@ class Decoder:
     def total_area_m2(self) -> Leaf:
         """Area of all units, "*b"."""
         return as_float(self.count) * as_float(self.area_m2)
-
-
-def no_decoder(*, place: str = "dma") -> Decoder:
-    """Data that are stored as they are used: no time, no area, no energy."""
-    return Decoder(frequency_hz=1.0, kind="none", place=place)
 
 
 def is_coded_at(decoder: Decoder, level: str) -> bool:

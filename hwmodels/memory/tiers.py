@@ -47,11 +47,6 @@ class SuperblockTraffic:
         """Useful bytes per byte moved, in [0, 1)."""
         return self.useful_bytes / self.moved_bytes
 
-    @property
-    def padding_overhead(self) -> Float[Array, "*b"]:
-        """Padding bytes per payload byte, > 0; infinite without payload."""
-        return (self.moved_bytes - self.payload_bytes) / self.payload_bytes
-
 
 def superblock_traffic(
     stream_bytes: Float[Array, "*b stream"],

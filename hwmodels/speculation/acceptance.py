@@ -337,19 +337,6 @@ class Acceptance:
             return cls.from_cumulative(np.asarray(logged.shares))
         return cls.from_mean_length(logged.tokens_per_cycle, logged.draft_length)
 
-    @classmethod
-    def from_trace(
-        cls, path: str | os.PathLike[str], draft_length: int, *, drafter: str | None = None, dataset: str | None = None
-    ) -> Acceptance:
-        """Numbers that give the counted tokens per cycle of every draft length up to this one; see `tokens_to_rates`.
-
-        Raises:
-            TraceError: not a trace, or without what is asked for.
-        """
-        trace = read_trace(path, () if drafter is None else (drafter,))
-        chosen = trace if dataset is None else trace.of(dataset)
-        return cls(jnp.asarray(tokens_to_rates(chosen.tokens_per_cycle(draft_length)), float))
-
 
 def shares_to_rates(shares: Float[Array | np.ndarray, "*b position"]) -> Float[Array, "*b position"]:
     """P(position accepted | all before it accepted) from shares of all cycles; 0 behind a position that is never accepted.

@@ -6,9 +6,9 @@ from jaxspec.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from jaxspec.report.configurations import tables
-    from jaxspec.report.page import Page, render_page, write_page
+    from jaxspec.report.page import Page, write_page
     from jaxspec.report.terminal import Shown, Table
 
-__all__ = ["Page", "Shown", "Table", "render_page", "tables", "write_page"]
+__all__ = ["Page", "Shown", "Table", "tables", "write_page"]
 
 lazy_names(__name__)

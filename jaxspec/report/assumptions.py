@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from statistics import fmean
-from typing import Any, Protocol
+from typing import Any
 
 from hwmodels import Architecture, catalog
 from hwmodels.analysis.design_point import leaf_names
@@ -17,12 +17,12 @@ from hwmodels.chip.energy import knows_energy
 from hwmodels.compute.roofline import unit_of
 from hwmodels.device import MemoryTier
 from hwmodels.numerics.units import NANO
-from jaxspec.report.formatting import PricedRecord, device_name, quantity
-from jaxspec.results.network_results import PricedNumber
+from jaxspec.report.formatting import device_name, quantity
+from jaxspec.results.network_results import MeasuredResult, PricedNumber, PricedResult
 from jaxspec.results.records import finite
+from jaxspec.settings.common import ParallelSettings
 
 __all__ = [
-    "ParallelConfig",
     "architecture_data",
     "assumptions",
     "device_data",
@@ -34,41 +34,7 @@ __all__ = [
 ]
 
 
-class ParallelConfig(Protocol):
-    """Settings that say how a network is divided."""
-
-    @property
-    def tensor_parallel(self) -> int:
-        """Devices that share every matrix."""
-        ...
-
-    @property
-    def expert_parallel(self) -> int:
-        """Devices that hold whole experts."""
-        ...
-
-    @property
-    def data_parallel(self) -> int:
-        """Replicas."""
-        ...
-
-    @property
-    def pipeline(self) -> int:
-        """Stages of layers."""
-        ...
-
-    @property
-    def draft_tensor_parallel(self) -> int | None:
-        """Devices that share a draft network's matrices; None: as the target."""
-        ...
-
-    @property
-    def link(self) -> str | None:
-        """Link between devices; None: the device's own."""
-        ...
-
-
-def parallelism_of(config: ParallelConfig) -> catalog.Parallelism:
+def parallelism_of(config: ParallelSettings) -> catalog.Parallelism:
     """How settings divide a network among devices."""
     return catalog.Parallelism(
         tensor=config.tensor_parallel,
@@ -110,28 +76,12 @@ def parallelism_text(entry: DeviceEntry, parallelism: catalog.Parallelism, name:
 _PLACES = {"l2": "between L2 cache and interconnect", "dma": "in the DMA", "array_edge": "at the array's edge"}
 
 
-class Kernels(Protocol):
-    """Settings that say whose measured kernels a calibrated device has."""
-
-    @property
-    def engine(self) -> str | None:
-        """Engine; None: the device's own."""
-        ...
-
-    @property
-    def weight_format(self) -> str | None:
-        """Format of narrow weights; None: those whose activations keep 16 bits."""
-        ...
-
-
-def device_facts(
-    name: str, kernels: Kernels | None = None, parallelism: ParallelConfig | None = None
-) -> dict[str, Any]:
+def device_facts(name: str, kernels: Any = None, parallelism: ParallelSettings | None = None) -> dict[str, Any]:
     """What an entry of result.json says of its device, so that a report needs nothing else.
 
     Args:
         name: of the catalog, or the path of a TOML file.
-        kernels: of a calibrated device, and the place of decoders; the device's own unless given.
+        kernels: settings with `engine` and `weight_format`, perhaps with the place of decoders; the device's own unless given.
         parallelism: of a network among several devices; one alone unless given.
     Returns:
         device_title; device_data: field -> value, source, status; assumptions: sentences.
@@ -177,8 +127,8 @@ def priced_facts(
     device: str,
     name: str,
     architecture: Architecture,
-    kernels: Kernels | None = None,
-    parallelism: ParallelConfig | None = None,
+    kernels: Any = None,
+    parallelism: ParallelSettings | None = None,
 ) -> dict[str, Any]:
     """Fields that all results have, of the device and of the architecture that were priced.
 
@@ -417,7 +367,7 @@ class DeviceNumber:
     status: str = "input"
 
 
-def device_data(result: PricedRecord) -> list[DeviceNumber]:
+def device_data(result: MeasuredResult | PricedResult) -> list[DeviceNumber]:
     """The device's numbers: the result's own, else those of the catalog; empty for a device that neither knows."""
     given = getattr(result, "device_data", None)
     if given is None:
@@ -434,18 +384,18 @@ def device_data(result: PricedRecord) -> list[DeviceNumber]:
     ]
 
 
-def device_rows(result: PricedRecord) -> list[tuple[str, str, str, str]]:
+def device_rows(result: MeasuredResult | PricedResult) -> list[tuple[str, str, str, str]]:
     """The device's numbers: field, value with its unit, status, source."""
     return [(d.field, quantity(d.field, d.value), d.status, d.source) for d in device_data(result)]
 
 
-def assumptions(result: PricedRecord) -> list[str]:
+def assumptions(result: MeasuredResult | PricedResult) -> list[str]:
     """What the device's times assume, in sentences: the result's own, else those of the catalog's device."""
     given = getattr(result, "assumptions", None)
     return [str(sentence) for sentence in (_catalog(result, "assumptions", []) if given is None else given)]
 
 
-def _catalog(result: PricedRecord, key: str, default: Any) -> Any:
+def _catalog(result: MeasuredResult | PricedResult, key: str, default: Any) -> Any:
     """What the catalog says of the device."""
     name = device_name(result)
     return device_facts(name)[key] if name in catalog.device_names() else default

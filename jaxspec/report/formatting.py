@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from hwmodels import catalog
 from hwmodels.numerics.units import GB, GIGA, KB, MB, MEGA, MICRO, MILLI, NANO, TB, TERA
-from jaxspec.results.network_results import Configuration, ConfigurationsResult, MeasuredResult
+from jaxspec.results.network_results import Configuration, ConfigurationsResult, MeasuredResult, PricedResult
 from jaxspec.results.records import finite, significant
 
 __all__ = [
     "CONFIGURATIONS",
-    "PricedRecord",
     "architecture_title",
     "bytes_in_words",
     "configurations",
@@ -35,20 +34,6 @@ __all__ = [
 # Names that a person reads: of networks, architectures, devices and configurations, in their order.
 
 
-class PricedRecord(Protocol):
-    """A result for one device."""
-
-    @property
-    def architecture(self) -> str | None:
-        """Whose cost is predicted."""
-        ...
-
-    @property
-    def device(self) -> str | None:
-        """On which."""
-        ...
-
-
 #: Order of configurations; others that a result holds follow.
 CONFIGURATIONS = ("default", "j_grid", "grid", "uniform", "tuned")
 
@@ -65,13 +50,13 @@ def configurations(result: ConfigurationsResult) -> dict[str, Configuration]:
     return {name: present[name] for name in in_order(present, CONFIGURATIONS)}
 
 
-def architecture_title(result: PricedRecord) -> str:
+def architecture_title(result: MeasuredResult | PricedResult) -> str:
     """What a person calls the priced architecture."""
     name = result.architecture or "unnamed architecture"
     return catalog.architecture_title(name) if name in catalog.architecture_names() else name
 
 
-def device_title(result: PricedRecord) -> str:
+def device_title(result: MeasuredResult | PricedResult) -> str:
     """What a person calls the device."""
     name = device_name(result)
     if title := getattr(result, "device_title", None):
@@ -79,7 +64,7 @@ def device_title(result: PricedRecord) -> str:
     return catalog.device_title(name) if name in catalog.device_names() else name
 
 
-def device_name(result: PricedRecord) -> str:
+def device_name(result: MeasuredResult | PricedResult) -> str:
     """The device as the result names it."""
     return result.device or "unnamed device"
 

@@ -16,7 +16,6 @@ from jaxspec.partial_files import write_text
 from jaxspec.report.assumptions import assumptions, device_rows
 from jaxspec.report.columns import Grid
 from jaxspec.report.formatting import (
-    PricedRecord,
     architecture_title,
     device_name,
     device_title,
@@ -26,7 +25,7 @@ from jaxspec.report.formatting import (
 )
 from jaxspec.report.terminal import Table
 from jaxspec.results import STATUSES
-from jaxspec.results.network_results import DecodingSettings, Lossless, MeasuredResult, WorkloadSettings
+from jaxspec.results.network_results import DecodingSettings, Lossless, MeasuredResult, PricedResult, WorkloadSettings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +38,6 @@ __all__ = [
     "device_slugs",
     "lossless_proof",
     "network_section",
-    "render_page",
     "write_page",
 ]
 
@@ -84,7 +82,7 @@ class Section:
         remarks: sentences behind the device's assumptions.
     """
 
-    result: PricedRecord
+    result: MeasuredResult | PricedResult
     title: str
     headlines: Sequence[str]
     tables: Sequence[Grid[Any] | Table]
@@ -151,14 +149,12 @@ class Page:
     closing: str = ""
 
 
-def write_page(page: Page, sections: Sequence[Section], out_dir: str | Path, *, config_toml: str | None = None) -> Path:
+def write_page(page: Page, sections: Sequence[Section], out_dir: str | Path) -> Path:
     """Write `figures/<device>-<figure>.svg` and `report.html` into a directory; each file is whole or absent.
 
     Args:
         sections: one per device, as in result.json.
-        out_dir: made where it does not exist.
-        config_toml: the resolved configuration, shown in the report; that of `out_dir`/config.toml where it exists,
-            unless given.
+        out_dir: made where it does not exist; its config.toml, the resolved configuration, is shown in the report.
     Returns:
         The path of the page.
     """
@@ -168,16 +164,10 @@ def write_page(page: Page, sections: Sequence[Section], out_dir: str | Path, *, 
         for name, svg in by_name.items():
             write_text(out_dir / "figures" / f"{slug}-{name}.svg", svg)
     beside = out_dir / "config.toml"
-    if config_toml is None and beside.is_file():
-        config_toml = beside.read_text(encoding="utf-8")
+    config_toml = beside.read_text(encoding="utf-8") if beside.is_file() else None
     path = out_dir / "report.html"
     write_text(path, _render(page, sections, figures, config_toml))
     return path
-
-
-def render_page(page: Page, sections: Sequence[Section], *, config_toml: str | None = None) -> str:
-    """The page as text; arguments as in `write_page`."""
-    return _render(page, sections, _svgs(sections), config_toml)
 
 
 def drawn(figures: Drawings) -> dict[str, Figure]:

@@ -19,7 +19,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -361,22 +361,8 @@ class Shown:
     first: Sequence[str] = ()
 
 
-class Noted(Protocol):
-    """A result with notes; one of several devices names them itself, and has None for its device."""
-
-    @property
-    def device(self) -> str | None:
-        """Whom the notes are about."""
-        ...
-
-    @property
-    def notes(self) -> list[str]:
-        """Sentences for a reader."""
-        ...
-
-
-def note_lines(results: Sequence[Noted]) -> list[str]:
-    """A line for each note of the results, with the device that it is about; none twice."""
+def note_lines(results: Sequence[Any]) -> list[str]:
+    """A line for each note of the results, with the device that it is about, unless that is None; none twice."""
     lines = []
     for result in results:
         device = f" on {result.device}" if result.device else ""

@@ -16,18 +16,15 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from flax import struct
-from jax.typing import ArrayLike
-from jaxtyping import Array, Float, Num
+from jaxtyping import Float, Num
 
 from jaxspec.errors import InputError
 
 __all__ = [
     "AATLaw",
-    "average_accepted_tokens",
     "checked_points",
     "curve_interval",
     "fit_aat_law",
@@ -49,30 +46,6 @@ class AATLaw:
     intercept: Any
     log_slope: Any
     shift: Any
-
-
-def _as_float(value: ArrayLike) -> Array:
-    array: Array = jnp.asarray(value)
-    return array if jnp.issubdtype(array.dtype, jnp.inexact) else array.astype(float)
-
-
-def _over_lengths(law: AATLaw, verification_length: ArrayLike) -> list[Array]:
-    """The law's numbers and the lengths, broadcast against each other."""
-    return jnp.broadcast_arrays(law.intercept, law.log_slope, law.shift, _as_float(verification_length))
-
-
-def average_accepted_tokens(law: AATLaw, verification_length: Num[ArrayLike, "*b"]) -> Float[Array, "*b"]:
-    """Tokens gained per cycle by the law, differentiable in its numbers and in the length.
-
-    Args:
-        law: leaves broadcast against the lengths.
-        verification_length: "*b", x in tokens, root included; need not be whole, but > C.
-    Returns:
-        "*b", tokens per cycle; NaN or infinite where x <= C.
-    Source: Eq. (3).
-    """
-    intercept, log_slope, shift, length = _over_lengths(law, verification_length)
-    return intercept + log_slope * jnp.log(length - shift)
 
 
 def r_squared(

@@ -45,7 +45,6 @@ __all__ = [
     "rank_path",
     "ranked_before",
     "sibling_position",
-    "stack_trees",
     "tree_from_parents",
     "tree_from_paths",
     "tree_line",
@@ -53,7 +52,6 @@ __all__ = [
     "tree_paths",
     "tree_positions",
     "tree_svg",
-    "unstack_trees",
     "verification_mask",
     "verification_positions",
     "whole_numbers",
@@ -321,32 +319,6 @@ def pad_tree(tree: Tree, *, size: int) -> Tree:
     nodes = int(tree.num_nodes)
     parent, depth, rank = (np.asarray(leaf)[:nodes] for leaf in (tree.parent, tree.depth, tree.rank))
     return _padded(parent, depth, rank, size)
-
-
-def stack_trees(trees: Sequence[Tree], *, size: int | None = None) -> Tree:
-    """Trees along a new leading axis, padded to the largest of them or to `size`, on the host.
-
-    Raises:
-        ValueError: no tree, an invalid one, or one of more nodes than the size.
-    """
-    if not trees:
-        raise ValueError("there is no tree to stack; give at least one")
-    common = max(int(tree.num_nodes) for tree in trees) if size is None else size
-    padded = [pad_tree(tree, size=common) for tree in trees]
-    return Tree(
-        parent=jnp.stack([tree.parent for tree in padded]),
-        depth=jnp.stack([tree.depth for tree in padded]),
-        rank=jnp.stack([tree.rank for tree in padded]),
-        num_nodes=jnp.stack([tree.num_nodes for tree in padded]),
-    )
-
-
-def unstack_trees(trees: Tree) -> list[Tree]:
-    """The trees along the leading axis, each with its padding."""
-    return [
-        Tree(parent=trees.parent[i], depth=trees.depth[i], rank=trees.rank[i], num_nodes=trees.num_nodes[i])
-        for i in range(trees.parent.shape[0])
-    ]
 
 
 def is_node(tree: Tree) -> Bool[Array, " node"]:

@@ -77,4 +77,4 @@ def test_a_file_without_a_calibration_is_refused(tmp_path, line, message):
         path = tmp_path / "mine.toml"
         path.write_text(file.read().replace('calibration = "l40s"', line), encoding="utf-8")
     with pytest.raises(catalog.EntryError, match=message):
-        catalog.device_from_file(path)
+        catalog.device_entry(str(path))

@@ -49,7 +49,6 @@ __all__ = [
     "cycle",
     "depth",
     "draft_share",
-    "fitted_device",
     "read_parameters",
     "table_one",
 ]
@@ -118,17 +117,6 @@ class Cycle(NamedTuple):
     def performance(self) -> np.ndarray:
         """Eq. (7), tokens/s in double precision; `hwmodels.speculation.verification_length` for all that is reported."""
         return self.accepted / (self.verify_s + self.draft_s)
-
-
-def fitted_device(board: str, frequency_hz: float) -> Device:
-    """A board of the catalog with another clock of its array, at which attention is computed as well."""
-    device = catalog.device(BOARDS[board])
-    array = device.matrix_unit
-    return dataclasses.replace(
-        device,
-        peak_flops_per_s=device.peak_flops_per_s * (frequency_hz / array.frequency_hz),
-        matrix_unit=dataclasses.replace(array, frequency_hz=frequency_hz),
-    )
 
 
 @jit_fast_compile

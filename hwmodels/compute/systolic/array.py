@@ -57,7 +57,6 @@ __all__ = [
     "mapping",
     "smooth_buffer_elements",
     "smooth_cycles",
-    "utilisation",
 ]
 
 #: Which operand stays in the array: weights, outputs or inputs.
@@ -176,7 +175,7 @@ def elapsed_cycles(
 ) -> Float[Array, "*b"]:
     """Cycles that pass, smooth like `smooth_cycles`: one more than printed where the convention is SCALE-Sim's.
 
-    Time and utilisation count these: what is printed may be 0, and less than the multiplications need.
+    Time counts these: what is printed may be 0, and less than the multiplications need.
     """
     array, m, k, n, temperature = same_rank(array, m, k, n, temperature)
     rows, columns = as_float(array.rows), as_float(array.columns)
@@ -188,22 +187,6 @@ def elapsed_cycles(
         return smooth_largest(one, other, temperature=temperature)
 
     return jnp.asarray(_elapsed(array, rows, columns, shape.steps, row_folds * column_folds, longest))
-
-
-def utilisation(array: SystolicArray, m: Number, k: Number, n: Number, temperature: Number = 0.0) -> Float[Array, "*b"]:
-    """Share of the array's multiply-accumulates that are useful while an m x k by k x n product runs.
-
-    Args:
-        array: leaves "*b".
-        m, k, n: "*b", > 0, real.
-        temperature: "*b", in [0, 1]; 0 is exact.
-    Returns:
-        "*b", in (0, 1]: elements idle while a fold is loaded, filled or drained, or if it does not cover the array.
-    Gradient: as `smooth_cycles`.
-    """
-    array, m, k, n, temperature = same_rank(array, m, k, n, temperature)
-    elapsed = elapsed_cycles(array, m, k, n, temperature)
-    return (as_float(m) / elapsed) * (as_float(k) / as_float(array.rows)) * (as_float(n) / as_float(array.columns))
 
 
 def _elapsed(

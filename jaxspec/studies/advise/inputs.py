@@ -30,10 +30,9 @@ from hwmodels.numerics.scalars import Leaf
 from hwmodels.speculation.draft_cost import EAGLE3_VOCABULARY, block_head, eagle_head, medusa_head, multi_token_head
 from jaxspec.errors import InputError, hint
 from jaxspec.partial_files import read_json
-from jaxspec.report.assumptions import ParallelConfig
 from jaxspec.results.records import Status
 from jaxspec.settings import CommonConfig, build_config
-from jaxspec.settings.common import PARALLEL
+from jaxspec.settings.common import PARALLEL, ParallelSettings
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.schemes import RELEASED, scheme_facts
 from jaxspec.studies.advise.config import HEADS, LOOKUP, AdviseConfig
@@ -272,7 +271,9 @@ def named_draft(config: AdviseConfig | PredictConfig, target: Architecture) -> D
     return file_draft(config, name, config.architecture, target, longest_text(config))
 
 
-def file_draft(config: ParallelConfig, name: str, target: str, architecture: Architecture, tokens: float) -> DraftCost:
+def file_draft(
+    config: ParallelSettings, name: str, target: str, architecture: Architecture, tokens: float
+) -> DraftCost:
     """The cost of a network by catalog name or config.json, or of the head that a config.json describes.
 
     Args:

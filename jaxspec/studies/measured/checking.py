@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import numpy as np
@@ -97,21 +97,7 @@ def window_tokens(config: CommonConfig) -> tuple[int, int]:
     return calibration, 0 if config.own_prompts else config.prompt_tokens
 
 
-class Placed(Protocol):
-    """Settings of a command that says where its networks lie; see `CommonConfig`."""
-
-    @property
-    def stream(self) -> bool | None:
-        """Whether layers stay in host memory."""
-        ...
-
-    @property
-    def mesh(self) -> str | None:
-        """Devices along the axes."""
-        ...
-
-
-def given_mesh(config: Placed) -> tuple[int, int] | None:
+def given_mesh(config: Any) -> tuple[int, int] | None:
     """Devices along data and tensor that a configuration asks for; None: it leaves that open.
 
     Raises:
@@ -131,7 +117,7 @@ def given_mesh(config: Placed) -> tuple[int, int] | None:
     return sizes["data"], sizes["tensor"]
 
 
-def check_processes(config: Placed) -> None:
+def check_processes(config: Any) -> None:
     """What several processes cannot do together.
 
     Raises:

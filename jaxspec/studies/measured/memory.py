@@ -27,7 +27,7 @@ from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.chunks import chunk_size
 from jaxspec.speculate.drafts.factory import kind_of
 from jaxspec.speculate.proof import WIDTH
-from jaxspec.studies.measured.checking import Placed, given_mesh, window_tokens
+from jaxspec.studies.measured.checking import given_mesh, window_tokens
 from jaxspec.tuning.calibration import windows_per_pass
 
 #: Bytes of a stored value.
@@ -351,9 +351,7 @@ def plan_memory(
     return plan_by(config, lambda stream, mesh: need(stream=stream, mesh=mesh), network.num_kv_heads, savers)
 
 
-def plan_by(
-    config: Placed, need: Callable[[bool, tuple[int, int]], MemoryNeed], kv_heads: int, savers: str
-) -> MemoryPlan:
+def plan_by(config: Any, need: Callable[[bool, tuple[int, int]], MemoryNeed], kv_heads: int, savers: str) -> MemoryPlan:
     """The plan of a run, by its need.
 
     Args:
@@ -395,7 +393,7 @@ def plan_by(
 
 
 def _mesh(
-    config: Placed, kv_heads: int, need: Callable[[tuple[int, int]], MemoryNeed], there: int
+    config: Any, kv_heads: int, need: Callable[[tuple[int, int]], MemoryNeed], there: int
 ) -> tuple[int, int] | None:
     """Devices along both axes; as few for matrices as it takes. None: one device."""
     count = jax.device_count()

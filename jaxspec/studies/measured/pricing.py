@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 from hwmodels import Architecture, Case, Device, Workload, catalog
 from jaxspec.errors import InputError
-from jaxspec.report.assumptions import ParallelConfig, parallelism_of
+from jaxspec.report.assumptions import parallelism_of
 from jaxspec.settings import CommonConfig
+from jaxspec.settings.common import ParallelSettings
 from jaxspec.studies.engine_pricing import engine_terms
 from jaxspec.studies.feasibility import check_blocks, check_positions, priced_pair, weight_block
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from jaxspec.models.config import DecoderConfig
 
 __all__ = [
-    "PricedConfig",
     "longest_text",
     "resolve_architecture",
     "resolve_device",
@@ -25,45 +25,11 @@ __all__ = [
 ]
 
 
-class PricedConfig(ParallelConfig, Protocol):
-    """Settings that say what is priced."""
-
-    @property
-    def architecture(self) -> str:
-        """Catalog name, config.json, or "own"."""
-        ...
-
-    @property
-    def engine(self) -> str | None:
-        """Engine whose measured kernels count; None: the device's own."""
-        ...
-
-    @property
-    def weight_format(self) -> str | None:
-        """Measured kernels of narrow weights; None: those whose activations keep 16 bits."""
-        ...
-
-    @property
-    def batch(self) -> int | tuple[int, ...]:
-        """Sequences decoded together; of several, the first is priced."""
-        ...
-
-    @property
-    def context(self) -> int | tuple[int, ...]:
-        """Cached tokens per sequence, likewise."""
-        ...
-
-    @property
-    def prompt_tokens(self) -> int:
-        """Tokens of a prompt."""
-        ...
-
-
 def _several(given: int | tuple[int, ...]) -> tuple[int, ...]:
     return given if isinstance(given, tuple) else (given,)
 
 
-def longest_text(config: PricedConfig) -> int:
+def longest_text(config: Any) -> int:
     """Tokens of the longest text that is priced: a step reads the cached tokens, and has a position behind them."""
     return max(*_several(config.context), config.prompt_tokens - 1) + 1
 
@@ -106,7 +72,7 @@ def resolve_device(name: str, *, engine: str | None = None, weight_format: str |
 
 
 def resolve_draft(
-    config: ParallelConfig, name: str, target: str, architecture: Architecture, tokens: float
+    config: ParallelSettings, name: str, target: str, architecture: Architecture, tokens: float
 ) -> Architecture:
     """A draft network of its own by name: see `resolve_architecture`.
 
@@ -126,10 +92,11 @@ def resolve_draft(
     return draft
 
 
-def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None, *, together: bool = False) -> Case:
+def resolve_pricing(config: Any, device: str, own: DecoderConfig | None, *, together: bool = False) -> Case:
     """Device (catalog name or TOML file), alone or as one of a group, architecture, workload, and the engine's terms.
 
     Args:
+        config: settings of what is priced and how it is divided, as in `CommonConfig`; of several batches the first is priced.
         together: make a group of a single device too, so that its numbers can be varied.
     Raises:
         InputError: an unknown name, a malformed file, an engine or format that the device was not measured with, a parallelism

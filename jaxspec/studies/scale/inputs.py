@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from typing import NamedTuple, Protocol
+from types import SimpleNamespace
+from typing import Protocol
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -358,23 +359,6 @@ def load_judge(name: str, problems: Problems) -> Judge:
     return Judge(as_computed(target_params(loaded.params, exact=loaded.exact)), loaded.config, marks)
 
 
-class _Priced(NamedTuple):
-    """What `resolve_pricing` reads."""
-
-    architecture: str
-    engine: str | None
-    weight_format: str | None
-    batch: int
-    context: int
-    prompt_tokens: int
-    tensor_parallel: int
-    expert_parallel: int
-    data_parallel: int
-    pipeline: int
-    draft_tensor_parallel: int | None
-    link: str | None
-
-
 @dataclasses.dataclass(frozen=True)
 class Checked:
     """What a configuration names, apart from weights.
@@ -461,9 +445,10 @@ def check_scale(config: ScaleConfig) -> Checked:
     )
 
 
-def _priced(config: ScaleConfig, architecture: str) -> _Priced:
-    kernels, sizes = (config.engine, config.weight_format), (config.batch, config.context, config.context)
-    return _Priced(architecture, *kernels, *sizes, *(getattr(config, name) for name in PARALLEL))
+def _priced(config: ScaleConfig, architecture: str) -> SimpleNamespace:
+    """The settings for `resolve_pricing`; a prompt, which samples share, is all the context."""
+    own = {name: getattr(config, name) for name in ("engine", "weight_format", "batch", "context", *PARALLEL)}
+    return SimpleNamespace(architecture=architecture, prompt_tokens=config.context, **own)
 
 
 def _judge_architecture(config: ScaleConfig, own: Architecture) -> Architecture:

@@ -234,32 +234,6 @@ def _by_law(
     return tuple(f"draft.{name}" for name in names), {"acceptance.alpha_token": np.broadcast_to(alpha, shape)}
 
 
-def evaluate_points(
-    base: dict[str, Any],
-    varied: dict[str, np.ndarray],
-    *,
-    max_draft_length: int,
-    intervals: bool = False,
-    scatter: float = 0.0,
-) -> dict[str, np.ndarray]:
-    """Results of design points that differ from `base` in some leaves.
-
-    Args:
-        base: tree of single numbers: acceptance, architecture, device, draft, engine, footprint, routing, workload. Without
-            draft.expert_pool its pool is as large as the first memory has room for.
-        varied: dotted name of a leaf -> "point".
-        max_draft_length: static.
-        intervals: static; whether `INTERVAL_COLUMNS` are wanted too.
-        scatter: of the engine's cycles, for these.
-    Returns:
-        name of `COLUMNS` and `INTERVAL_COLUMNS` -> "point", NaN where the device does not say (energy) and where nothing is
-        known to err.
-    """
-    count = len(next(iter(varied.values())))
-    asked: dict[str, Any] = {"max_draft_length": max_draft_length, "intervals": intervals, "scatter": scatter}
-    return begin_points(base, varied, shape=(count,), **asked)()
-
-
 def begin_points(
     base: dict[str, Any],
     varied: dict[str, np.ndarray],
@@ -273,11 +247,18 @@ def begin_points(
     """Start to evaluate a block of design points; what it returns waits for them, arrays "point".
 
     Args:
-        base, max_draft_length, intervals, scatter: see `evaluate_points`.
+        base: tree of single numbers: acceptance, architecture, device, draft, engine, footprint, routing, workload. Without
+            draft.expert_pool its pool is as large as the first memory has room for.
         varied: dotted name of a leaf -> values that broadcast to `shape`; the program follows an axis only where they do.
         shape: axes of the block.
+        max_draft_length: static.
+        intervals: static; whether `INTERVAL_COLUMNS` are wanted too.
+        scatter: of the engine's cycles, for these.
         device: of JAX; None: the default one. Each compiles a program of its own: one that is divided over devices is
             optimized otherwise, so that last digits would depend on how many there are.
+    Returns:
+        of a call of what is returned: name of `COLUMNS` and `INTERVAL_COLUMNS` -> "point", NaN where the device does not say
+        (energy) and where nothing is known to err.
     """
     leaves, treedef = jax.tree.flatten(base)
     values, axes = [], []

@@ -56,7 +56,6 @@ from jaxspec.report.page import (
     lossless_proof,
     network_section,
     network_settings,
-    render_page,
     write_page,
 )
 from jaxspec.report.stopwatch import STOPWATCH_CAPTION, stopwatch_figure, stopwatch_tables
@@ -478,10 +477,6 @@ def _exporting(results: Sequence[TuneResult], directory: Path) -> str:
     return f"jaxspec export {directory}{device}{configuration} -o draft writes the {best} draft for vLLM, SGLang or llama.cpp"
 
 
-#: The complete, resolved configuration lies beside the report.
-DEFAULT_COMMAND = "jaxspec tune --config config.toml"
-
-
 #: Figure -> what it shows, in a sentence under it.
 _CAPTIONS = {
     "acceptance": "Each point of the grid is one pair of knobs for all matrices, measured on calibration text; the "
@@ -505,38 +500,21 @@ _CLOSING = (
 )
 
 
-def write_report(
-    results: Sequence[TuneResult],
-    metrics: Sequence[Mapping[str, Any]],
-    out_dir: str | Path,
-    *,
-    command: str = DEFAULT_COMMAND,
-    config_toml: str | None = None,
-) -> Path:
-    """Write `figures/<device>-<figure>.svg` and `report.html` into a directory; each file is whole or absent.
+_PAGE = Page(
+    heading="Which draft pays?",
+    summary=("tuned vs bf16 AR", "tuned vs stored AR", "tuned vs grid", "tuned vs default", "draft that pays"),
+    closing=_CLOSING,
+    command="jaxspec tune --config config.toml",
+)
+
+
+def write_report(results: Sequence[TuneResult], metrics: Sequence[Mapping[str, Any]], out_dir: str | Path) -> Path:
+    """`write_page` of these results.
 
     Args:
-        results: one per device, as in result.json.
         metrics: lines with device, stage, step, speedup and temperature, of all devices.
-        out_dir: made where it does not exist.
-        command: what reproduces the result.
-        config_toml: the resolved configuration, shown in the report; that of `out_dir`/config.toml where it exists,
-            unless given.
-    Returns:
-        The path of the page.
     """
-    return write_page(_page(command), [section(each, metrics) for each in results], out_dir, config_toml=config_toml)
-
-
-def report_html(
-    results: Sequence[TuneResult],
-    metrics: Sequence[Mapping[str, Any]],
-    *,
-    command: str = DEFAULT_COMMAND,
-    config_toml: str | None = None,
-) -> str:
-    """The page as text; arguments as in `write_report`."""
-    return render_page(_page(command), [section(each, metrics) for each in results], config_toml=config_toml)
+    return write_page(_PAGE, [section(each, metrics) for each in results], out_dir)
 
 
 def drawings(result: TuneResult, metrics: Sequence[Mapping[str, Any]]) -> Drawings:
@@ -555,15 +533,6 @@ def drawings(result: TuneResult, metrics: Sequence[Mapping[str, Any]]) -> Drawin
 def figures(result: TuneResult, directory: Path | None) -> Drawings:
     """The report's figures of one device by name, each as a function that draws it."""
     return drawings(result, [] if directory is None else read_metrics(directory))
-
-
-def _page(command: str) -> Page:
-    return Page(
-        heading="Which draft pays?",
-        summary=("tuned vs bf16 AR", "tuned vs stored AR", "tuned vs grid", "tuned vs default", "draft that pays"),
-        closing=_CLOSING,
-        command=command,
-    )
 
 
 def shown(run: tuple[Sequence[TuneResult], RunDirectory]) -> Shown:

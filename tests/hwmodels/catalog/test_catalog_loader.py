@@ -34,7 +34,7 @@ def test_every_device(name):
     assert min(numbers.values()) >= 0
     # Of a fitted format, of products or of experts, some terms are absent; blocks of attention are of some kernels alone.
     optional = ("latency_s", "_j", "block_byte_s", "split_pairs")
-    given = [name for name in catalog.device_sources(name) if not name.endswith(optional)]
+    given = [name for name in catalog.device_entry(name).sources if not name.endswith(optional)]
     assert (
         min(numbers[name] for name in given if not name.startswith(("matrix_unit.formats", "matrix_unit.experts"))) > 0
     )
@@ -50,7 +50,7 @@ def test_every_device(name):
 
 @pytest.mark.parametrize("name", DEVICES)
 def test_every_number_of_a_device_has_a_source(name):
-    sources = catalog.device_sources(name)
+    sources = catalog.device_entry(name).sources
     values = dict(zip(leaf_names(catalog.device(name)), jax.tree.leaves(catalog.device(name)), strict=True))
     assert set(sources) <= set(values)
     # What no source is given for has its class's default.
@@ -121,16 +121,15 @@ capacity_bytes = { value = 8e9, source = "a guess for this test" }
 def test_device_from_a_file(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(MINE, encoding="utf-8")
-    device = catalog.device_from_file(path)
+    device = catalog.device_entry(str(path)).device
     assert device.memory.efficiency == 0.8
-    assert catalog.device_from_file(str(path)) == device
 
 
 def test_device_file_with_a_fault_is_named(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(MINE.replace("50e9", "-50e9"), encoding="utf-8")
     with pytest.raises(ValueError, match=r"mine.toml: memory.bandwidth_bytes_per_s is -5"):
-        catalog.device_from_file(path)
+        catalog.device_entry(str(path))
 
 
 @pytest.mark.parametrize("name", catalog.architecture_names())

@@ -60,7 +60,7 @@ def file(tmp_path, monkeypatch):
 
 
 def test_a_file_names_it_and_its_steps_are_priced(file):
-    device = catalog.device_from_file(file)
+    device = catalog.device_entry(str(file)).device
     assert device.matrix_unit == ToyUnit(100.0, 1e9, 30.0, 1e-12)
     entry = catalog.device_entry(str(file))
     assert entry.sources["matrix_unit.lanes"] == "a guess for this test"
@@ -95,12 +95,12 @@ def test_what_its_file_may_say_follows_from_its_class(file):
     ):
         file.write_text(TOML.replace(old, new), encoding="utf-8")
         with pytest.raises(EntryError, match=message):
-            catalog.device_from_file(file)
+            catalog.device_entry(str(file))
 
 
 @pytest.fixture
 def device(file):
-    return catalog.device_from_file(file)
+    return catalog.device_entry(str(file)).device
 
 
 def test_it_keeps_the_contract_of_units(device):

@@ -11,7 +11,7 @@ from decoder_witness import stalls
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwmodels.decoders import Decoder, decoder, no_decoder
+from hwmodels.decoders import Decoder, decoder
 from hwmodels.decoders.decoder import (
     bits_at,
     decoded_bytes_per_cycle,
@@ -112,9 +112,9 @@ def test_places():
     assert coded == {"dma": [True, False, False], "l2": [True, True, False], "array_edge": [True, True, True]}
     assert bits_at(unit(place="dma", symbol_bytes=3.0), "dram", 5.11) == 5.11
     assert bits_at(unit(place="dma", symbol_bytes=3.0), "on_chip", 5.11) == 24
-    assert bits_at(no_decoder(place="l2"), "dram", 5.11) == 16
+    assert bits_at(Decoder(1.0, kind="none", place="l2"), "dram", 5.11) == 16
     with pytest.raises(ValueError, match="choose one of dram, on_chip, link"):
-        is_coded_at(no_decoder(), "l1")
+        is_coded_at(Decoder(1.0, kind="none"), "l1")
 
 
 @pytest.mark.device_matrix

@@ -17,7 +17,6 @@ def test_by_hand():
     assert float(traffic.moved_bytes) == 7632
     assert float(traffic.useful_bytes) == 4200
     assert float(traffic.efficiency) == pytest.approx(4200 / 7632)
-    assert float(traffic.padding_overhead) == pytest.approx(432 / 7200)
     assert float(traffic.access_bytes) == 672
     # Five tensors have five such ends.
     assert (

@@ -4,7 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from hwmodels import Acceptance, TraceError, chain_cycles, read_trace, tokens_per_cycle, write_trace
+from hwmodels import TraceError, chain_cycles, read_trace, tokens_per_cycle, write_trace
+from hwmodels.speculation import tokens_to_rates
 from hwmodels.speculation.draft_policies import (
     AdditiveLength,
     FastestDraft,
@@ -63,7 +64,7 @@ def test_tokens_per_cycle_are_totals_and_have_rates(rows, path):
         for k in range(1, 13)
     ]
     np.testing.assert_allclose(trace.tokens_per_cycle(12), expected, rtol=1e-14)
-    rates = Acceptance.from_trace(path, 12, drafter="head").conditional
+    rates = tokens_to_rates(trace.tokens_per_cycle(12))
     np.testing.assert_allclose(tokens_per_cycle(rates), expected, rtol=1e-6)
 
 

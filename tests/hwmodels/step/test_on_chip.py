@@ -14,7 +14,7 @@ from hwmodels import (
     step_operators,
     uniform_weight_bits,
 )
-from hwmodels.decoders import Decoder, no_decoder
+from hwmodels.decoders import Decoder
 from hwmodels.decoders.decoder import PLACES
 from hwmodels.network.operators import StepShape
 from hwmodels.step import on_chip_cost
@@ -57,7 +57,7 @@ def test_what_passes_by_hand(toy_device, work):
         # Links without a rate of their own deliver what the buffer does.
         (alone,) = on_chip_cost(placed(device, place, OnChipPath(7e11)), work).limit_s
         np.testing.assert_allclose(alone, on_links / 7e11, rtol=1e-5)
-    for decoder in (None, no_decoder(place="dma"), no_decoder(place="l2")):
+    for decoder in (None, *(Decoder(1.0, kind="none", place=place) for place in ("dma", "l2"))):
         found = on_chip_cost(device.replace(decoder=decoder, on_chip_path=PATH), work)
         np.testing.assert_allclose(found.limit_s[1], coded / 5e11, rtol=1e-5)
 

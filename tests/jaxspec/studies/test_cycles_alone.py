@@ -60,7 +60,7 @@ def machine(tmp_path_factory):
 
 
 def test_answers_have_intervals_where_they_draft(machine):
-    device = catalog.device_from_file(machine)
+    device = catalog.device_entry(str(machine)).device
     terms = engine_terms("jax", machine)
     pricing = Case(device, catalog.architecture("qwen2.5-0.5b"), Workload(), engine=terms)
     config = build_config(ScaleConfig, {"samples": "1,2", "context": 300, "batch": 1, "engine": "jax", "batches": "1"})

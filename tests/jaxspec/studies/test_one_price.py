@@ -36,7 +36,7 @@ from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.studies.predict.run import KnownErrors, _points
 from jaxspec.studies.scale.planning import price_speculation
 from jaxspec.studies.sweep.config import SweepConfig
-from jaxspec.studies.sweep.grid import evaluate_points
+from jaxspec.studies.sweep.grid import begin_points
 from jaxspec.studies.tree.run import cycle_times_of, price_growths
 from jaxspec.trees.topology import NestedTrees
 from jaxspec.tuning.objective import DraftMeasurement
@@ -137,16 +137,15 @@ def test_commands_that_predict_points(pricing, directly):
     }
     assert best > 0
     varied = {"workload.batch": np.array([BATCH, BATCH]), "engine.cycle_s": np.array([4e-4, 0.0])}
-    rows = evaluate_points(base, varied, max_draft_length=LENGTH, intervals=True, scatter=SCATTER)
+    asked = {"shape": (2,), "max_draft_length": LENGTH, "intervals": True}
+    rows = begin_points(base, varied, scatter=SCATTER, **asked)()
     assert rows["draft_length"].tolist() == [best, best]
     assert rows["cycle_s"] == pytest.approx(float(result.cycle_s[best]) - np.array([0.0, 4e-4]), rel=1e-5)
     for name in ("cycle_s", "speedup_vs_stored_ar", "tokens_per_s", "ar_bf16_s"):
         low, high = (float(end[best]) for end in numbers[name].ends(COVERAGE))
         assert rows[f"{name}_low"][0] == pytest.approx(low, rel=1e-4)
         assert rows[f"{name}_high"][0] == pytest.approx(high, rel=1e-4)
-    none = evaluate_points(
-        base | {"device": catalog.device("rtx-4090")}, varied, max_draft_length=LENGTH, intervals=True
-    )
+    none = begin_points(base | {"device": catalog.device("rtx-4090")}, varied, **asked)()
     assert np.isnan(none["cycle_s_low"]).all()
 
 

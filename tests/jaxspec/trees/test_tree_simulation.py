@@ -10,11 +10,11 @@ from jaxspec.trees import (
     expected_tokens,
     node_acceptance,
     node_draw_probability,
+    pad_tree,
     public_tree,
     reach_probability,
     simulate_nodes,
     simulate_walks,
-    stack_trees,
     tokens_variance,
     tree_from_parents,
     tree_from_paths,
@@ -106,7 +106,7 @@ def random_trees():
             else tree_from_paths(grown)
         )
     laws = np.array([np.pad(depth_law(p, t), (0, 64 - len(p))) for p, t in zip(paths, tables)])
-    stacked = stack_trees(trees, size=64)
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(pad_tree(tree, size=64) for tree in trees))
     return stacked, jax.vmap(node_acceptance)(stacked, jnp.asarray(np.array(tables), jnp.float32)), laws
 
 

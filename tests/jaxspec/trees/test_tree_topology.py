@@ -16,16 +16,13 @@ from jaxspec.trees import (
     is_node,
     k_ary_paths,
     most_children,
-    pad_tree,
     parent_list,
     public_tree,
     sibling_position,
-    stack_trees,
     star_paths,
     tree_from_parents,
     tree_from_paths,
     tree_paths,
-    unstack_trees,
 )
 
 SIZE = 67  # one compiled shape for all trees
@@ -87,20 +84,6 @@ def test_children_table_against_lists(parents):
     assert np.flatnonzero(is_node(tree)).tolist() == list(range(len(parents)))
 
 
-@pytest.mark.network
-def test_stacks_are_padded_to_the_largest_and_come_apart():
-    trees = [tree_from_parents(p) for p in ([ROOT], [ROOT, 0, 1, 1, ROOT], [ROOT, ROOT, 0])]
-    stacked = stack_trees(trees)
-    assert stacked.parent.shape == (3, 5)
-    assert stacked.num_nodes.tolist() == [1, 5, 3]
-    assert most_children(stacked) == 2
-    for tree, again in zip(trees, unstack_trees(stacked)):
-        assert leaves(pad_tree(again, size=7)) == leaves(pad_tree(tree, size=7))
-    batched = jax.vmap(children_table)(stacked)
-    np.testing.assert_array_equal(batched[2], children_table(pad_tree(trees[2], size=5)))
-    assert stack_trees(trees, size=9).rank.shape == (3, 9)
-
-
 @pytest.mark.wrong_arrays
 @pytest.mark.parametrize(
     ("build", "message"),
@@ -123,8 +106,7 @@ def test_stacks_are_padded_to_the_largest_and_come_apart():
         (lambda: tree_from_paths([(0,), (0,)]), "there twice"),
         (lambda: tree_from_paths([(0,), ()]), "that of the root"),
         (lambda: tree_from_paths([]), "one or more whole numbers"),
-        (lambda: stack_trees([]), "at least one"),
-        (lambda: children_table(stack_trees([tree_from_parents([ROOT])])), "use vmap"),
+        (lambda: children_table(jax.tree.map(lambda leaf: leaf[None], tree_from_parents([ROOT]))), "use vmap"),
         (lambda: children_table(tree_from_parents([ROOT]), max_children=0), "at least 1"),
         (lambda: public_tree("oak"), "known are medusa_63"),
         (lambda: chain_paths(0), "num_nodes is 0"),

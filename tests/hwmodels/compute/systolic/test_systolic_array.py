@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from systolic_samples import KINDS, SIDES, SIZES, SOME_KINDS, array_of, drawn_shapes
 from systolic_witness import simulate
 
-from hwmodels.compute.systolic.array import CONVENTIONS, cycles, elapsed_cycles, mapping, smooth_cycles, utilisation
+from hwmodels.compute.systolic.array import CONVENTIONS, cycles, elapsed_cycles, mapping, smooth_cycles
 
 DATA = Path(__file__).parent / "data"
 every_kind = pytest.mark.parametrize(("dataflow", "convention"), KINDS)
-smooth, elapsed, used_share = jax.jit(smooth_cycles), jax.jit(elapsed_cycles), jax.jit(utilisation)
+smooth, elapsed = jax.jit(smooth_cycles), jax.jit(elapsed_cycles)
 
 
 def table(name):
@@ -67,13 +67,6 @@ def test_never_faster_than_the_multiplications(kind, rows, columns, m, k, n):
     assert passed * rows * columns >= m * k * n
     # And at least one wave goes through the whole array.
     assert passed >= mapping(array, m, k, n).steps + rows + columns - 2
-
-
-def test_utilisation_by_hand():
-    # 5 * 7 * 4 = 140 multiplications on 6 elements in 66 cycles.
-    assert float(used_share(array_of(3, 2), 5, 7, 4)) == pytest.approx(140 / (6 * 66))
-    # Long streams over full folds leave the load and the fill.
-    assert float(used_share(array_of(8, 8, "ws", "pipelined"), 10**6, 64, 64)) == pytest.approx(1, abs=1e-6)
 
 
 @every_kind

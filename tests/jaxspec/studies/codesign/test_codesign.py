@@ -85,7 +85,7 @@ def test_the_proposal_keeps_its_limits_and_beats_the_design_before(solved):
 def test_the_proposal_is_what_the_models_say(solved):
     result, folder = solved
     chosen = {row.name: row.after.known for row in result.variables}
-    device = catalog.device_from_file(folder / "proposal.toml")
+    device = catalog.device_entry(str(folder / "proposal.toml")).device
     assert float(device.decoder.count) == chosen["device.decoder.count"]
     read = expected_widths(find_scheme("bit-slices"), {"slice_bits": chosen["draft.slice_bits"]})
     config = config_of()

@@ -10,7 +10,7 @@ from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.studies.design_tree import _UNREAD, design_tree, number_rules
 from jaxspec.studies.sweep.config import SweepConfig
-from jaxspec.studies.sweep.grid import _one, evaluate_points, plan_sweep
+from jaxspec.studies.sweep.grid import _one, begin_points, plan_sweep
 
 TOGETHER = {
     "architecture": ("qwen3-30b-a3b",),
@@ -54,5 +54,5 @@ def test_all_other_numbers_are_read_and_those_have_no_effect():
     own = dict(zip(names, map(float, values), strict=True))
     doubled = (1.0 + np.eye(len(refused) + 1)[1:]).T  # a point for each, after one with none
     varied = {name: (own[name] or 1e-6) * factors for name, factors in zip(refused, doubled.T, strict=True)}
-    for column in evaluate_points(base, varied, max_draft_length=2).values():
+    for column in begin_points(base, varied, shape=(len(refused) + 1,), max_draft_length=2)().values():
         assert len(np.unique(column)) == 1

@@ -1,15 +1,19 @@
 """What test_tune_report and test_tune_report_odd share."""
 
 import re
+import tempfile
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 from made_results import read
 
 from jaxspec.studies.tune import view
 
 
-def report_html(entries, *more, **options):
-    return view.report_html([read(entry) for entry in entries], *more, **options)
+def report_html(entries, metrics, config_toml=""):
+    with tempfile.TemporaryDirectory() as place:
+        Path(place, "config.toml").write_text(config_toml)
+        return view.write_report([read(entry) for entry in entries], metrics, place).read_text()
 
 
 def parse(page):

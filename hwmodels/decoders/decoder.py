@@ -39,7 +39,6 @@ __all__ = [
     "exact_counts",
     "is_coded_at",
     "round_up",
-    "unary_decoder",
 ]
 
 # Exact counts on the host: rational arithmetic on numbers as their decimals are written.
@@ -245,44 +244,3 @@ def _units(written: dict[str, Fraction]) -> int:
     work = {"symbols_per_cycle": symbols, "code_bits_per_cycle": symbols * written["code_bits"]}
     units = max((round_up(work[limit], written[limit]) for limit in work if limit in written), default=0)
     return int(written["partitions"]) * units
-
-
-# Unary exponent decoders: zero counters over chunks of equal width, all in one cycle.
-
-
-def unary_decoder(
-    *,
-    counters: Number,
-    frequency_hz: Number,
-    chunk_bits: Number = 8.0,
-    symbols_per_cycle: Number = math.inf,
-    symbol_bytes: Number = 2.0,
-    count: Number = 1.0,
-    area_m2: Number = 0.0,
-    power_w: Number = 0.0,
-    latency_cycles: Number = 0.0,
-    place: str = "dma",
-) -> Decoder:
-    """Units of `counters` parallel zero counters each.
-
-    Args:
-        counters: "*b", > 0; chunks that a unit takes per cycle.
-        frequency_hz: "*b", > 0.
-        chunk_bits: "*b", > 0; width of a chunk.
-        symbols_per_cycle: "*b", > 0; values that a unit can put out, infinite where its output is wide enough.
-        symbol_bytes, count, area_m2, power_w, latency_cycles, place: as of `Decoder`.
-    Raises:
-        ValueError: `place` is unknown.
-    """
-    return Decoder(
-        frequency_hz=frequency_hz,
-        symbols_per_cycle=symbols_per_cycle,
-        code_bits_per_cycle=as_float(chunk_bits) * as_float(counters),
-        symbol_bytes=symbol_bytes,
-        count=count,
-        area_m2=area_m2,
-        power_w=power_w,
-        latency_cycles=latency_cycles,
-        kind="unary",
-        place=place,
-    )

@@ -19,9 +19,8 @@ from hwmodels.decoders.decoder import exact_counts, round_up
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, number
 from hwmodels.numerics.folds import Whole
 from hwmodels.numerics.scalars import Leaf, Number, as_float
-from hwmodels.numerics.smoothing import smooth_maximum
 
-__all__ = ["Encoder", "encode_energy", "encode_time", "encoders_needed", "step_time_with_encoding"]
+__all__ = ["Encoder", "encode_energy", "encode_time", "encoders_needed"]
 
 
 @flax.struct.dataclass
@@ -48,22 +47,6 @@ def encode_time(encoder: Encoder, values: Number) -> Float[Array, "*b"]:
     values = jnp.asarray(as_float(values))
     cycles = values / (as_float(encoder.count) * as_float(encoder.values_per_cycle))
     return (cycles + jnp.where(values > 0, as_float(encoder.latency_cycles), 0.0)) / as_float(encoder.frequency_hz)
-
-
-def step_time_with_encoding(
-    encoder: Encoder, values: Number, step_s: Number, *, temperature: Number = 0.0
-) -> Float[Array, "*b"]:
-    """Time of a step whose new keys and values are encoded while it runs: the longer of the two.
-
-    Args:
-        encoder: leaves "*b".
-        values: "*b", >= 0; elements that the step writes.
-        step_s: "*b", >= 0; of the step without encoding.
-        temperature: "*b" or one number, in [0, 1], of the smooth maximum; 0 is exact.
-    Departs: the last layer's values come at the end of the step; they are encoded during the next one.
-    """
-    times = jnp.broadcast_arrays(jnp.asarray(as_float(step_s)), encode_time(encoder, values))
-    return smooth_maximum(jnp.stack(times, axis=-1), temperature)
 
 
 def encoders_needed(encoder: Encoder, values: Number, step_s: Number) -> Whole:

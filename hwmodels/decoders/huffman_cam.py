@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 
-__all__ = ["ReferenceCam", "area_overhead", "cam_bits", "cam_entries", "decoder_area"]
+__all__ = ["ReferenceCam", "area_overhead", "cam_bits", "decoder_area"]
 
 
 @flax.struct.dataclass
@@ -30,36 +30,26 @@ class ReferenceCam:
     fixed_share: Leaf = 0.0  # of the area that does not grow with the memory (register, shifter), in [0, 1]
 
 
-def cam_entries(symbol_bits: Number) -> Float[Array, "*b"]:
-    """Codewords that a single-cycle match must cover: 2^N, "*b"; a real number of bits is allowed."""
-    return jnp.exp2(as_float(symbol_bits))
-
-
-def cam_bits(symbol_bits: Number, max_code_bits: Number, *, entries: Number | None = None) -> Float[Array, "*b"]:
-    """Bits that are compared per cycle: entries times the longest codeword.
+def cam_bits(symbol_bits: Number, max_code_bits: Number) -> Float[Array, "*b"]:
+    """Bits that are compared per cycle: those of the 2^N codewords that a single-cycle match must cover, each of the longest.
 
     Args:
-        symbol_bits: "*b", N >= 1.
+        symbol_bits: "*b", N >= 1, real.
         max_code_bits: "*b", L_max >= 1.
-        entries: "*b", >= 1; codewords of the memory, 2^N unless given (a code of fewer symbols leaves some out).
     """
-    entries = cam_entries(symbol_bits) if entries is None else jnp.asarray(as_float(entries))
-    return entries * as_float(max_code_bits)
+    return jnp.exp2(as_float(symbol_bits)) * as_float(max_code_bits)
 
 
-def decoder_area(
-    reference: ReferenceCam, *, symbol_bits: Number, max_code_bits: Number, entries: Number | None = None
-) -> Float[Array, "*b"]:
+def decoder_area(reference: ReferenceCam, *, symbol_bits: Number, max_code_bits: Number) -> Float[Array, "*b"]:
     """Area of one decoder, scaled from a known one by the bits of its memory; the reference's own where sizes agree.
 
     Args:
         reference: leaves "*b".
-        symbol_bits, max_code_bits, entries: as of `cam_bits`.
+        symbol_bits, max_code_bits: as of `cam_bits`.
     Returns:
         "*b", in m^2; doubles with every bit of the symbol, but for the fixed share.
     """
-    bits = cam_bits(symbol_bits, max_code_bits, entries=entries)
-    growth = bits / cam_bits(reference.symbol_bits, reference.max_code_bits)
+    growth = cam_bits(symbol_bits, max_code_bits) / cam_bits(reference.symbol_bits, reference.max_code_bits)
     fixed = as_float(reference.fixed_share)
     return as_float(reference.area_m2) * (fixed + (1.0 - fixed) * growth)
 

@@ -19,12 +19,9 @@ from hwmodels.step.step_cost import (
     StepCost,
     decoder_cost,
     decoder_energy,
-    encoder_energy,
-    encoder_time,
     memory_time,
     on_chip_cost,
     seconds_by_part,
-    time_with_encoder,
     traffic_by_memory,
 )
 
@@ -43,8 +40,6 @@ __all__ = [
     "decoder_cost",
     "decoder_energy",
     "draft_ratio",
-    "encoder_energy",
-    "encoder_time",
     "group_step",
     "held_bytes",
     "idle_energy",
@@ -58,6 +53,5 @@ __all__ = [
     "price_steps",
     "seconds_by_part",
     "step_energy",
-    "time_with_encoder",
     "traffic_by_memory",
 ]

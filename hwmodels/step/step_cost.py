@@ -21,9 +21,8 @@ from jaxtyping import Array, Float
 
 from hwmodels.compute.roofline import unit_of
 from hwmodels.compute.unit import ComputeUnit
-from hwmodels.decoders.decode_cost import fill_time
 from hwmodels.decoders.decoder import is_coded_at
-from hwmodels.decoders.encoder import encode_energy, encode_time, step_time_with_encoding
+from hwmodels.decoders.encoder import encode_energy, encode_time
 from hwmodels.device import Device, MemoryTier
 from hwmodels.memory.placement import placement_of
 from hwmodels.memory.tiers import half_efficiency_bytes, superblock_traffic
@@ -45,13 +44,10 @@ __all__ = [
     "StepCost",
     "decoder_cost",
     "decoder_energy",
-    "encoder_energy",
-    "encoder_time",
     "memory_time",
     "on_chip_cost",
     "seconds_by_part",
     "step_cost",
-    "time_with_encoder",
     "traffic_by_memory",
 ]
 
@@ -212,7 +208,9 @@ def decoder_cost(device: Device, work: OperatorWork) -> DecoderCost:
     if decoder.code_bits_per_cycle is not None:
         # Divided twice: with an infinite rate, which limits nothing, the slope by the others of a product would be NaN.
         limit_s.append(work.coded_bits / rate_hz / decoder.code_bits_per_cycle)
-    return DecoderCost(tuple(limit_s), jnp.where(work.coded_elements > 0, fill_time(decoder), 0.0))
+    return DecoderCost(
+        tuple(limit_s), jnp.where(work.coded_elements > 0, decoder.latency_cycles / decoder.frequency_hz, 0.0)
+    )
 
 
 def decoder_energy(device: Device, work: OperatorWork) -> Float[Array, "*b"]:
@@ -233,49 +231,6 @@ def decoder_energy(device: Device, work: OperatorWork) -> Float[Array, "*b"]:
         put_out = work.coded_elements * (_ELEMENT_BYTES / by_operator.symbol_bytes / by_operator.symbols_per_cycle)
         cycles = jnp.sum(jnp.maximum(put_out, work.coded_bits / by_operator.code_bits_per_cycle), axis=-1)
     return decoder.power_w * (cycles / decoder.frequency_hz) + symbols * decoder.symbol_energy_j
-
-
-def encoder_time(device: Device, work: OperatorWork) -> Float[Array, "*b"]:
-    """Seconds in which the device's encoders encode what a step writes; 0 without encoders, and where nothing is coded.
-
-    Args:
-        device: leaves "*b".
-        work: "*b operator".
-    Raises:
-        ValueError: encoders, and work that does not say what is encoded.
-    """
-    if device.encoder is None:
-        return jnp.zeros_like(work.flops[..., 0])
-    return encode_time(device.encoder, _encoded(work))
-
-
-def time_with_encoder(
-    device: Device, work: OperatorWork, step_s: Float[Array, "*b"], *, temperature: Number = 0.0
-) -> Float[Array, "*b"]:
-    """Seconds of a step that takes `step_s` without encoding: the longer of the two. Other arguments: `encoder_time`.
-
-    Args:
-        temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
-    """
-    if device.encoder is None:
-        return step_s
-    return step_time_with_encoding(device.encoder, _encoded(work), step_s, temperature=temperature)
-
-
-def encoder_energy(device: Device, work: OperatorWork) -> Float[Array, "*b"]:
-    """Joules of encoding what a step writes, however long it takes; 0 without encoders. Arguments: `encoder_time`."""
-    if device.encoder is None:
-        return jnp.zeros_like(work.flops[..., 0])
-    return encode_energy(device.encoder, _encoded(work))
-
-
-def _encoded(work: OperatorWork) -> Float[Array, "*b"]:
-    if work.encoded_kv is None:
-        raise ValueError(
-            "the work does not say which new keys and values are stored coded, which a device with an encoder needs; build it "
-            "with step_operators"
-        )
-    return work.encoded_kv
 
 
 @flax.struct.dataclass
@@ -385,7 +340,16 @@ def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
         cost = jax.tree.map(lambda *parts: _mixed(shares, parts), *costs)
     # Summed here, not by a reader: inside a map over steps the sum is one pass with what it adds up.
     total_s = jnp.sum(batch_innermost(cost.total_s), axis=-1)
-    total_s = time_with_encoder(device, work, total_s, temperature=temperature)
+    encoding_s = encoder_j = jnp.zeros_like(work.flops[..., 0])
+    if device.encoder is not None:
+        if work.encoded_kv is None:
+            raise ValueError(
+                "the work does not say which new keys and values are stored coded, which a device with an encoder needs; "
+                "build it with step_operators"
+            )
+        encoding_s, encoder_j = (of(device.encoder, work.encoded_kv) for of in (encode_time, encode_energy))
+        # The last layer's values come at the end of the step; they are encoded during the next one.
+        total_s = _longest((total_s, encoding_s), temperature)
     memory_j = memory_energy(device, traffic)
     energy = step_energy(
         device,
@@ -393,7 +357,7 @@ def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
         memory_j=memory_j,
         link_j=cost.link_j if on_chip.link_j is None else cost.link_j + on_chip.link_j,
         decoder_j=decoder_energy(device, work),
-        encoder_j=encoder_energy(device, work),
+        encoder_j=encoder_j,
         time_s=total_s,
     )
     return StepCost(
@@ -405,7 +369,7 @@ def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
         decoding_s=cost.decoding_s,
         exchange_s=cost.exchange_s,
         launch_s=cost.launch_s,
-        encoding_s=encoder_time(device, work),
+        encoding_s=encoding_s,
         traffic_bytes=jnp.stack(jnp.broadcast_arrays(*traffic), axis=-1),
         memory_j=memory_j,
         energy=energy,
@@ -530,5 +494,5 @@ def _mixed(
     return sum((share * part for share, part in zip(shares[1:], parts[1:], strict=True)), start=shares[0] * parts[0])
 
 
-def _longest(times: Sequence[Float[Array, "... operator"]], temperature: Number) -> Float[Array, "... operator"]:
+def _longest(times: Sequence[Float[Array, "*#b"]], temperature: Number) -> Float[Array, "*b"]:
     return smooth_maximum(jnp.stack(jnp.broadcast_arrays(*times), axis=-1), temperature)

@@ -43,7 +43,7 @@ from hwmodels import (
     parameters,
     price,
 )
-from hwmodels.decoders import decode_cost, decoder, encoder, huffman_cam
+from hwmodels.decoders import decoder, encoder, huffman_cam
 from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.numerics.units import BITS_PER_BYTE, GB
 from jaxspec.compress.footprint import mean_draft_bits, uniform
@@ -489,7 +489,7 @@ def bounds() -> list[dict[str, Any]]:
     """
     decoders, encoders = npu_decoder(), npu_encoder()
     area_mm2 = float(decoders.total_area_m2 + encoders.total_area_m2) / MM2
-    power_w = float(decode_cost.total_power(decoders, area_power.MEAN_CODE_BITS) + encoders.power_w)
+    power_w = float(decoders.count * decoders.power_w + encoders.power_w)
     from_nm = printed_value("hardware_specs", "technology_node", device=NPU)
     rows = []
     for device, bandwidth in _bandwidths().items():
@@ -523,19 +523,16 @@ def checks() -> list[dict[str, Any]]:
     other = huffllm_areas()
     scale = (printed_value("hardware_specs", "technology_node", device=NPU) / other["node_nm"]) ** 2
     unit_bytes = float(decoder.decoded_bytes_per_cycle(decoders, bits))
+    bytes_per_s = float(decoder.decoded_bytes_per_s(decoders, bits))
+    joules = decoders.count * decoders.power_w / bytes_per_s / BITS_PER_BYTE
     entries: list[tuple[str, float, str]] = [
-        (
-            "energy of decoding, unpruned",
-            float(decode_cost.energy_per_bit(decoders, bits)) * 1e12,
-            "pJ per decoded bit",
-        ),
-        ("decoded by 40 units, unpruned", float(decoder.decoded_bytes_per_s(decoders, bits)) / GB, "GB/s"),
+        ("energy of decoding, unpruned", joules * 1e12, "pJ per decoded bit"),
+        ("decoded by 40 units, unpruned", bytes_per_s / GB, "GB/s"),
     ]
     for count in (40, 20, 10, 5):
-        read = decode_cost.read_time(
-            dataclasses.replace(decoders, count=float(count)), _WEIGHTS * decoders.symbol_bytes, kept_bits, memory_s
-        )
-        entries.append((f"stall factor of a draft step, {count} units", float(read.stall_factor), "x"))
+        kept_per_s = decoder.decoded_bytes_per_s(dataclasses.replace(decoders, count=float(count)), kept_bits)
+        decode_s = _WEIGHTS * decoders.symbol_bytes / float(kept_per_s)
+        entries.append((f"stall factor of a draft step, {count} units", max(decode_s / memory_s, 1.0), "x"))
     cams, element_m2 = other["decoders_per_weight"], other["element_m2"]
     huffman = cams * other["decoder_m2"] / _HUFFMAN_BYTES
     overhead = huffman_cam.area_overhead(

@@ -1,5 +1,5 @@
-"""Systolic arrays: `array` (the array and its cycles), `buffers` (what they read and write), `unit` (time and energy;
-the array as part of a device)."""
+"""Systolic arrays: `array` (the array, its cycles, what its buffers read and write), `unit` (time and energy; the array as
+part of a device)."""
 
 from hwmodels.compute.systolic import array, unit
 

@@ -34,24 +34,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, choice, number, part
 from hwmodels.numerics.folds import Whole, as_whole, ceil_div, smooth_folds
 from hwmodels.numerics.scalars import Leaf, Number, as_float, same_rank
 from hwmodels.numerics.smoothing import smooth_largest
-from hwmodels.numerics.units import BITS_PER_BYTE
 
 __all__ = [
     "CONVENTIONS",
     "DATAFLOWS",
     "PARTIAL_SUM_BITS",
     "BufferElements",
-    "BufferTraffic",
     "Mapping",
     "OnChipBuffer",
     "SystolicArray",
     "buffer_elements",
-    "buffer_traffic",
     "cycles",
     "elapsed_cycles",
     "mapping",
@@ -227,15 +223,6 @@ class BufferElements(NamedTuple):
     output_accesses: Any  # partial sums written and read back, outputs included
 
 
-@flax.struct.dataclass
-class BufferTraffic:
-    """Bytes that cross each buffer's port, "*b"."""
-
-    input_bytes: Float[Array, "*b"]
-    weight_bytes: Float[Array, "*b"]
-    output_bytes: Float[Array, "*b"]
-
-
 def buffer_elements(array: SystolicArray, m: Number, k: Number, n: Number) -> BufferElements:
     """Exact element counts of an m x k by k x n product.
 
@@ -273,36 +260,6 @@ def smooth_buffer_elements(
     m, k, n = as_float(m), as_float(k), as_float(n)
     counts = _elements(array, m, k, n, as_float(array.rows), as_float(array.columns), folds)
     return BufferElements(*(jnp.asarray(count) for count in counts))
-
-
-def buffer_traffic(
-    elements: BufferElements,
-    *,
-    input_bits: Number = UNCOMPRESSED_BITS,
-    weight_bits: Number = UNCOMPRESSED_BITS,
-    output_bits: Number = PARTIAL_SUM_BITS,
-) -> BufferTraffic:
-    """Bytes that element counts amount to at given widths.
-
-    Args:
-        elements: "*b".
-        input_bits: "*b", >= 0; stored bits per input element.
-        weight_bits: "*b", >= 0; stored bits per weight. Compressed weights are decoded between buffer and array, so that
-            they are fewer bits here and change no cycle.
-        output_bits: "*b", >= 0; bits per partial sum, outputs included.
-    Returns:
-        "*b"; floating point, so that counts above 2^24 are rounded in single precision.
-    Source: Huff-LLM, 4 (savings are simulated by narrowing the weight buffer).
-    """
-
-    def traffic(count: Number, bits: Number) -> Float[Array, "*b"]:
-        return jnp.asarray(as_float(count) * (as_float(bits) / BITS_PER_BYTE))
-
-    return BufferTraffic(
-        input_bytes=traffic(elements.input_reads, input_bits),
-        weight_bytes=traffic(elements.weight_reads, weight_bits),
-        output_bytes=traffic(elements.output_accesses, output_bits),
-    )
 
 
 def _elements(array: SystolicArray, m: Any, k: Any, n: Any, rows: Any, columns: Any, folds: Any) -> BufferElements:

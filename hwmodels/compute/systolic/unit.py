@@ -15,9 +15,7 @@ from jaxtyping import Array, Float
 from hwmodels.chip.blocks import HardwareBlock, Technology
 from hwmodels.compute.systolic.array import (
     PARTIAL_SUM_BITS,
-    OnChipBuffer,
     SystolicArray,
-    buffer_traffic,
     elapsed_cycles,
     smooth_buffer_elements,
 )
@@ -31,27 +29,15 @@ from hwmodels.numerics.scalars import Number, as_float, with_last_axis
 from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.numerics.units import BITS_PER_BYTE
 
-__all__ = ["COMBINATIONS", "GemmCost", "SystolicUnit", "gemm_cost"]
-
-
-#: How computing and the three buffers share time: one after the other, or all at once.
-COMBINATIONS = ("serial", "overlapped")
+__all__ = ["GemmCost", "SystolicUnit", "gemm_cost"]
 
 
 @flax.struct.dataclass
 class GemmCost:
-    """Time and energy of one matrix product and their parts, "*b"."""
+    """Time and energy of one matrix product, "*b"."""
 
     total_s: Float[Array, "*b"]
-    compute_s: Float[Array, "*b"]  # if only the array took time
-    input_s: Float[Array, "*b"]  # if only the input buffer did
-    weight_s: Float[Array, "*b"]
-    output_s: Float[Array, "*b"]
-    total_j: Float[Array, "*b"]  # sum of the four below
-    mac_j: Float[Array, "*b"]
-    input_j: Float[Array, "*b"]
-    weight_j: Float[Array, "*b"]
-    output_j: Float[Array, "*b"]
+    total_j: Float[Array, "*b"]
 
 
 def gemm_cost(
@@ -60,63 +46,36 @@ def gemm_cost(
     k: Number,
     n: Number,
     *,
-    input_bits: Number = UNCOMPRESSED_BITS,
     weight_bits: Number = UNCOMPRESSED_BITS,
-    output_bits: Number = PARTIAL_SUM_BITS,
-    combination: str = "overlapped",
     temperature: Number = 0.0,
 ) -> GemmCost:
-    """Time and energy of an m x k by k x n product.
+    """Time and energy of an m x k by k x n product: array and buffers work at the same time, and the slowest decides.
 
     Args:
         array: leaves "*b".
         m, k, n: "*b", > 0, real.
-        input_bits, weight_bits, output_bits: "*b", >= 0; bits per element in the buffers, as `buffer_traffic` takes them.
-        combination: "serial" adds the times of computing and of each buffer; "overlapped" takes the longest.
+        weight_bits: "*b", >= 0; stored bits per weight in the buffer. Compressed weights are decoded between buffer and array,
+            so that they are fewer bits here and change no cycle.
         temperature: "*b", in [0, 1]; of the folds and of both maxima. 0 is exact.
     Returns:
         "*b", seconds and joules. Energy counts useful multiply-accumulates: idle elements and zeros of padding are free.
-    Raises:
-        ValueError: `combination` is not in `COMBINATIONS`.
     Gradient: right for every input. At temperature 0 the numbers of folds are constants, with a kink where the longest
         time changes; see `smooth_cycles`, `smooth_maximum`.
-    Source: Huff-LLM, appendix A.1.
+    Source: Huff-LLM, appendix A.1, and 4 (savings are simulated by narrowing the weight buffer).
     """
-    if combination not in COMBINATIONS:
-        raise ValueError(f"combination {combination!r} is unknown; choose one of {', '.join(COMBINATIONS)}")
-    traffic = buffer_traffic(
-        smooth_buffer_elements(array, m, k, n, temperature),
-        input_bits=input_bits,
-        weight_bits=weight_bits,
-        output_bits=output_bits,
-    )
+    elements = smooth_buffer_elements(array, m, k, n, temperature)
     buffers = (
-        (array.input_buffer, traffic.input_bytes),
-        (array.weight_buffer, traffic.weight_bytes),
-        (array.output_buffer, traffic.output_bytes),
+        (array.input_buffer, elements.input_reads, UNCOMPRESSED_BITS),
+        (array.weight_buffer, elements.weight_reads, as_float(weight_bits)),
+        (array.output_buffer, elements.output_accesses, PARTIAL_SUM_BITS),
     )
-    compute_s = elapsed_cycles(array, m, k, n, temperature) / as_float(array.frequency_hz)
-    input_s, weight_s, output_s = (moved / as_float(buffer.bandwidth_bytes_per_s) for buffer, moved in buffers)
-    times = jnp.stack(jnp.broadcast_arrays(compute_s, input_s, weight_s, output_s), axis=-1)
-
-    mac_j = jnp.asarray(as_float(m) * as_float(k) * as_float(n) * as_float(array.mac_energy_j))
-    input_j, weight_j, output_j = (_access_energy(buffer, moved) for buffer, moved in buffers)
-    return GemmCost(
-        total_s=jnp.sum(times, axis=-1) if combination == "serial" else smooth_maximum(times, temperature),
-        compute_s=compute_s,
-        input_s=input_s,
-        weight_s=weight_s,
-        output_s=output_s,
-        total_j=mac_j + input_j + weight_j + output_j,
-        mac_j=mac_j,
-        input_j=input_j,
-        weight_j=weight_j,
-        output_j=output_j,
-    )
-
-
-def _access_energy(buffer: OnChipBuffer, moved_bytes: Float[Array, "*b"]) -> Float[Array, "*b"]:
-    return moved_bytes * (as_float(buffer.access_energy_j) / as_float(buffer.access_bytes))
+    times = [elapsed_cycles(array, m, k, n, temperature) / as_float(array.frequency_hz)]
+    joules = as_float(m) * as_float(k) * as_float(n) * as_float(array.mac_energy_j)
+    for buffer, count, bits in buffers:
+        moved_bytes = count * (bits / BITS_PER_BYTE)
+        times.append(moved_bytes / as_float(buffer.bandwidth_bytes_per_s))
+        joules = joules + moved_bytes * (as_float(buffer.access_energy_j) / as_float(buffer.access_bytes))
+    return GemmCost(smooth_maximum(jnp.stack(jnp.broadcast_arrays(*times), axis=-1), temperature), jnp.asarray(joules))
 
 
 @flax.struct.dataclass

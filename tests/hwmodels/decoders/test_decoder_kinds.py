@@ -2,18 +2,17 @@ import random
 
 import numpy as np
 
-from hwmodels.decoders import decoder
+from hwmodels.decoders import Decoder
 from hwmodels.decoders.decoder import cycles_per_symbol, decoded_bytes_per_cycle
 
 
 def test_unary_by_hand():
     # 3 counters of 8 bits: 24 bits per cycle; 2.4 bits per kept value of which 3 in 4 are: 13.3 values, 26.7 bytes.
-    device = decoder.unary_decoder(counters=3, frequency_hz=5e8, count=7.0, area_m2=2e-9, power_w=0.5, place="l2")
+    device = Decoder(5e8, code_bits_per_cycle=24.0, count=7.0, area_m2=2e-9, kind="unary")
     np.testing.assert_allclose(decoded_bytes_per_cycle(device, 2.4 * 0.75), 2 * 24 / 1.8)
-    assert (device.kind, device.place, device.count) == ("unary", "l2", 7.0)
     np.testing.assert_allclose(device.total_area_m2, 14e-9)
     # Narrower chunks, and an output that is not wide enough.
-    narrow = decoder.unary_decoder(counters=3, chunk_bits=5, symbols_per_cycle=4.0, frequency_hz=5e8)
+    narrow = Decoder(5e8, code_bits_per_cycle=15.0, symbols_per_cycle=4.0, kind="unary")
     np.testing.assert_allclose(decoded_bytes_per_cycle(narrow, 2.4), 8)
     np.testing.assert_allclose(decoded_bytes_per_cycle(narrow, 7.5), 2 * 15 / 7.5)
 
@@ -30,6 +29,6 @@ def test_unary_by_counting():
             cycles += 1
             found += stream[at : at + width].count("1")
         assert found == len(ranks)
-        device = decoder.unary_decoder(counters=counters, chunk_bits=chunk_bits, frequency_hz=1e9)
+        device = Decoder(1e9, code_bits_per_cycle=width, kind="unary")
         expected = float(cycles_per_symbol(device, len(stream) / len(ranks))) * len(ranks)
         assert 0 <= cycles - expected * (1 - 1e-5) < 1.1

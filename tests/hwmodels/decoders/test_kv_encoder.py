@@ -1,12 +1,11 @@
 import dataclasses
 import random
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from hwmodels.decoders import Encoder
-from hwmodels.decoders.encoder import encode_energy, encode_time, encoders_needed, step_time_with_encoding
+from hwmodels.decoders.encoder import encode_energy, encode_time, encoders_needed
 
 UNITS = Encoder(
     frequency_hz=3e8,
@@ -28,9 +27,7 @@ def test_by_hand():
     # A step of 5,060 cycles leaves 5,000, in which a unit encodes 20,000.
     step_s = 5060 / 3e8
     assert encoders_needed(UNITS, 119_000, step_s) == 6
-    np.testing.assert_allclose(step_time_with_encoding(UNITS, 120_000, step_s), 10_060 / 3e8, rtol=1e-6)
-    six = dataclasses.replace(UNITS, count=6.0)
-    np.testing.assert_allclose(step_time_with_encoding(six, 119_000, step_s), step_s, rtol=1e-6)
+    assert float(encode_time(dataclasses.replace(UNITS, count=6.0), 119_000)) <= step_s
     assert encoders_needed(UNITS, 0, step_s) == 0
 
 
@@ -58,18 +55,10 @@ def test_few_encoders_are_enough():
     device = Encoder(frequency_hz=1e9, values_per_cycle=1.0)
     step_s = weights / 1e12
     assert encoders_needed(device, values, step_s) == 1
-    np.testing.assert_allclose(step_time_with_encoding(device, values, step_s), step_s)
 
 
 @pytest.mark.device_matrix
 def test_gradients(check_gradient):
-    # The latency is long here, so that its gradient is not lost beside the others. Encoding is slower, and then the step.
-    temperatures = jnp.array([0.0, 0.2, 1.0])
-    slow, step_s = dataclasses.replace(UNITS, latency_cycles=6000.0), jnp.array([[12_000 / 3e8], [19_000 / 3e8]])
-
-    def everything(tree):
-        device, values, step = tree
-        times = step_time_with_encoding(device, values, step, temperature=temperatures)
-        return jnp.sum(times) * 1e4 + encode_energy(device, values) * 1e4
-
-    check_gradient(everything, (slow, 119_000.0, step_s))
+    # The latency is long here, so that its gradient is not lost beside the others.
+    slow = dataclasses.replace(UNITS, latency_cycles=6000.0)
+    check_gradient(lambda tree: (encode_time(*tree) + encode_energy(*tree)) * 1e4, (slow, 119_000.0))

@@ -15,7 +15,7 @@ from hwmodels import (
     uniform_footprint,
 )
 from hwmodels.decoders import Encoder
-from hwmodels.step import encoder_energy, encoder_time
+from hwmodels.decoders.encoder import encode_energy
 
 ENCODER = Encoder(
     frequency_hz=1e9,
@@ -43,10 +43,11 @@ def test_by_hand(encoding, small, workload, footprint):
     work = decode_operators(small, workload, footprint=footprint)
     assert float(work.encoded_kv) == TOKEN * BATCH
     seconds = (TOKEN * BATCH / (3 * 0.7) + 40) / 1e9
-    assert float(encoder_time(encoding, work)) == pytest.approx(seconds, rel=1e-6)
+    cost = step_cost(encoding, work)
+    assert float(cost.encoding_s) == pytest.approx(seconds, rel=1e-6)
     # A unit takes 1.43 ns for a value.
     joules = TOKEN * BATCH * (0.02 / 0.7e9 + 3e-12)
-    assert float(encoder_energy(encoding, work)) == pytest.approx(joules, rel=1e-6)
+    assert float(cost.energy.encoder_j) == pytest.approx(joules, rel=1e-6)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.2])
@@ -64,9 +65,7 @@ def test_it_counts_where_it_is_the_longest_and_its_energy_always(encoding, small
         np.testing.assert_array_equal(found.operator_s, usual.operator_s)
         assert found.energy is not None
         assert usual.energy is not None
-        assert float(found.energy.encoder_j) == pytest.approx(
-            float(encoder_energy(encoding.replace(encoder=encoder), work))
-        )
+        assert float(found.energy.encoder_j) == pytest.approx(float(encode_energy(encoder, work.encoded_kv)))
         assert float(found.energy.encoder_j) > 0
         static = 0.3 * (float(found.total_s) - step_s)
         expected = float(usual.energy.total_j) + static + float(found.energy.encoder_j)

@@ -128,10 +128,3 @@ def test_tables_have_all_that_can_be_named(page, names):
 
 def test_the_readme_has_every_command():
     assert [name for name in cli.list_commands(None) if f"jaxspec {name}" not in PAGES["README.md"]] == []
-
-
-def test_commands_are_functions_but_for_those_that_the_guide_names():
-    others = [name for name in cli.list_commands(None) if not callable(getattr(jaxspec, name, None))]
-    *first, last = (f"`{name}`" for name in others)
-    said = f"every command but {', '.join(first)} and {last} is a function of the same name"
-    assert said in " ".join(PAGES["guide.md"].split())

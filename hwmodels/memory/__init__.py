@@ -3,21 +3,17 @@
 from hwmodels.memory.lru import inclusion_probability, residency, zipf_popularity
 from hwmodels.memory.tiers import (
     CACHE_BLOCK_BYTES,
-    Placement,
-    SuperblockTraffic,
     half_efficiency_bytes,
     place_in_order,
-    superblock_traffic,
+    superblock_padding,
 )
 
 __all__ = [
     "CACHE_BLOCK_BYTES",
-    "Placement",
-    "SuperblockTraffic",
     "half_efficiency_bytes",
     "inclusion_probability",
     "place_in_order",
     "residency",
-    "superblock_traffic",
+    "superblock_padding",
     "zipf_popularity",
 ]

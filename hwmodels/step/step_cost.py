@@ -25,7 +25,7 @@ from hwmodels.decoders.decoder import is_coded_at
 from hwmodels.decoders.encoder import encode_energy, encode_time
 from hwmodels.device import Device, MemoryTier
 from hwmodels.memory.placement import placement_of
-from hwmodels.memory.tiers import half_efficiency_bytes, superblock_traffic
+from hwmodels.memory.tiers import half_efficiency_bytes, superblock_padding
 from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.network.operators import EXPERT_OPERATORS, OPERATORS, OperatorWork
 from hwmodels.network.operators.work import MATRIX_OPERATORS, over_batches
@@ -156,13 +156,12 @@ def padded_work(device: Device, work: OperatorWork) -> OperatorWork:
             "step_operators"
         )
     blocks = with_last_axis(device.superblocks)
-    # Of streams without bytes the padding alone is moved, without a difference of large numbers.
-    padding = superblock_traffic(
-        jnp.zeros((*work.coded_tensors.shape, len(STREAMS)), work.coded_tensors.dtype),
+    padding = superblock_padding(
+        len(STREAMS),
         blocks_per_superblock=blocks.blocks_per_superblock,
         block_bytes=blocks.block_bytes,
         num_tensors=work.coded_tensors,
-    ).moved_bytes
+    )
     # What padding would make longer than its 16 bits is stored in these.
     padding = jnp.minimum(padding, work.coded_elements * _ELEMENT_BYTES - work.coded_bits / BITS_PER_BYTE)
     of_cache = padding * _IS_ATTENTION.astype(padding.dtype)

@@ -17,7 +17,8 @@ from jaxtyping import Array, Float
 
 from hwmodels.device import MemoryTier
 from hwmodels.memory.expert_hits import HIT_RULES, CharacteristicTime, HitRule
-from hwmodels.memory.placement.interface import TierShares, expert_reads, shares_of, spread, stored_bytes, with_first
+from hwmodels.memory.placement.interface import TierShares, expert_reads, shares_of, stored_bytes, with_first
+from hwmodels.memory.tiers import place_in_order
 from hwmodels.network.operators.expert_sharing import ExpertReads
 from hwmodels.network.operators.work import OperatorWork
 from hwmodels.network.routing import UNIFORM
@@ -147,7 +148,9 @@ def _shares(
     hits = cache.hits.hit_share(_spread_out(reads), held)
     hit_share = as_float(leading_read) * hits[..., 0] + (1.0 - as_float(leading_read)) * hits[..., 1]
     dense = stored.dense - stored.by_the_row
-    placed = spread(tiers, reads.bytes_placed_before, stored.kv, dense, reads.bytes_before_experts, stored.experts)
+    placed = place_in_order(
+        tiers, reads.bytes_placed_before, stored.kv, dense, reads.bytes_before_experts, stored.experts
+    )
     return TierShares(
         kv=shares_of(placed[..., 1, :]),
         dense=shares_of(placed[..., 2, :]),

@@ -10,12 +10,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.device import MemoryTier
-from hwmodels.memory.tiers import place_in_order
 from hwmodels.network.operators.expert_sharing import ExpertReads
 from hwmodels.network.operators.work import OperatorWork, StoredBytes
-from hwmodels.numerics.scalars import Number, as_float, same_rank, with_rank
+from hwmodels.numerics.scalars import same_rank, with_rank
 
-__all__ = ["PlacementPolicy", "TierShares", "expert_reads", "shares_of", "spread", "stored_bytes", "with_first"]
+__all__ = ["PlacementPolicy", "TierShares", "expert_reads", "shares_of", "stored_bytes", "with_first"]
 
 
 @flax.struct.dataclass
@@ -65,11 +64,6 @@ def expert_reads(work: OperatorWork) -> ExpertReads:
             "the work does not say how experts are read, which this placement needs; build it with step_operators"
         )
     return work.experts
-
-
-def spread(tiers: Sequence[MemoryTier], *sizes: Number) -> Float[Array, "... class tier"]:
-    """Bytes of classes ("*b" each) in each memory, filled in this order; see `place_in_order`."""
-    return place_in_order(tiers, jnp.stack(jnp.broadcast_arrays(*map(as_float, sizes)), axis=-1)).stored_bytes
 
 
 def shares_of(placed: Float[Array, "... tier"]) -> Float[Array, "... tier"]:

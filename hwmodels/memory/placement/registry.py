@@ -19,9 +19,9 @@ from hwmodels.memory.placement.interface import (
     TierShares,
     expert_reads,
     shares_of,
-    spread,
     stored_bytes,
 )
+from hwmodels.memory.tiers import place_in_order
 from hwmodels.network.operators.work import EXPERT_OPERATORS, OPERATORS, OperatorWork
 from hwmodels.numerics.fields import tag, variant
 from hwmodels.numerics.scalars import as_float, select
@@ -54,7 +54,7 @@ class InOrder:
     def shares(self, tiers: Sequence[MemoryTier], work: OperatorWork) -> TierShares:
         """See `PlacementPolicy`."""
         stored = stored_bytes(work)
-        placed = shares_of(spread(tiers, stored.kv, stored.dense, stored.experts))
+        placed = shares_of(place_in_order(tiers, stored.kv, stored.dense, stored.experts))
         return TierShares(*(placed[..., i, :] for i in range(3)))
 
     def draft_experts(self, tiers: Sequence[MemoryTier], work: OperatorWork) -> Float[Array, "*b"]:
@@ -76,13 +76,13 @@ class ExpertsFirst:
         """See `PlacementPolicy`."""
         stored = stored_bytes(work)
         # From the last memory backwards, KV and dense weights find what room they need; experts what those leave.
-        back = spread(tuple(reversed(tiers)), stored.kv, stored.dense)[..., ::-1]
+        back = place_in_order(tuple(reversed(tiers)), stored.kv, stored.dense)[..., ::-1]
         taken = jnp.sum(back, axis=-2)
         room = [
             dataclasses.replace(tier, capacity_bytes=as_float(tier.capacity_bytes) - taken[..., i])
             for i, tier in enumerate(tiers)
         ]
-        placed = spread(room, stored.experts)
+        placed = place_in_order(room, stored.experts)
         return TierShares(*(shares_of(one) for one in (back[..., 0, :], back[..., 1, :], placed[..., 0, :])))
 
     def draft_experts(self, tiers: Sequence[MemoryTier], work: OperatorWork) -> Float[Array, "*b"]:

@@ -27,7 +27,6 @@ HYBRID = CASES["qwen3_5_text small"]["config"]
             r"layer_types has \['sliding_attention'\], which are not modelled; allowed: full_attention, linear_attention",
         ),
         (HYBRID | {"attn_output_gate": False}, "qwen3_5_text with attn_output_gate = False is not modelled"),
-        (HYBRID | {"mamba_d_state": 16}, "mamba_d_state is 16: state-space layers"),
         (
             SMALL | {"model_type": "deepseek_v3", "moe_layer_freq": 2},
             "moe_layer_freq = 2 is not modelled; allowed is 1",
@@ -41,7 +40,6 @@ HYBRID = CASES["qwen3_5_text small"]["config"]
         (UNKNOWN | {"num_experts": 4}, r"model_type 'lama9' is not known \(did you mean 'llama'.*'num_experts'.* may"),
         (UNKNOWN | {"vision_config": {"a": 1}}, r"\['vision_config'\] may change its shape"),
         (UNKNOWN | {"hidden_act": "relu2"}, "its hidden_act is 'relu2'; a Llama-like decoder has 'silu'"),
-        (UNKNOWN | {"rms_norm_eps": None}, "without rms_norm_eps it is not Llama-like"),
         ({"model_type": "t6"}, "without num_hidden_layers, hidden_size, .* it is not Llama-like; known families"),
         ({"model_type": "m", "text_config": SMALL | {"cross_attention_layers": [3]}}, "cross attention"),
     ],
@@ -57,31 +55,19 @@ def test_what_is_not_modelled_is_named(raw, message):
     [
         ([SMALL], r"is \[\{.*\}\]; it must be a JSON object"),
         ({}, "model_type is None; it must be a text such as llama"),
-        (SMALL | {"model_type": 3}, "model_type is 3; it must be a text"),
         ({"model_type": "llama", "hidden_size": 24}, "num_hidden_layers is missing"),
-        ({"model_type": "gpt2", "n_layer": 3}, "n_embd is missing"),
         (
             SMALL | {"num_hidden_layers": "five"},
             "num_hidden_layers is 'five'; it must be a whole number from 1 to 65536",
         ),
-        (
-            SMALL | {"num_hidden_layers": 10**9},
-            "num_hidden_layers is 1000000000; it must be a whole number from 1 to 65536",
-        ),
-        (SMALL | {"hidden_size": 24.0}, "hidden_size is 24.0; it must be a whole number"),
         (SMALL | {"hidden_size": -24}, "hidden_size is -24; it must be"),
         (SMALL | {"vocab_size": True}, "vocab_size is True; it must be a whole number"),
         (SMALL | {"vocab_size": 10**5000}, "vocab_size is a int too long to show; it must be a whole number"),
-        (SMALL | {"vocab_size": math.nan}, "vocab_size is nan; it must be"),
-        (SMALL | {"intermediate_size": None}, "intermediate_size is None; it must be a whole number"),
-        (SMALL | {"vocab_size": None}, "vocab_size is None; it must be"),
         (SMALL | {"tie_word_embeddings": "no"}, "tie_word_embeddings is 'no'; it must be true or false"),
-        (SMALL | {"attention_bias": 1}, "attention_bias is 1; it must be true or false"),
         (SMALL | {"num_attention_heads": 5}, "hidden_size is 24, which 5 heads do not divide; .* or head_dim stated"),
         (SMALL | {"model_type": "falcon", "num_attention_heads": 5}, "it must be a multiple of them$"),
         (SMALL | {"num_key_value_heads": 4}, "num_heads is 6 and num_kv_heads is 4; key-value heads must divide heads"),
         (SMALL | {"layer_types": "full"}, "layer_types is 'full'; it must be a list of texts"),
-        (SMALL | {"layer_types": ["full_attention"] * 4}, "layer_types has 4 entries for 5 layers"),
         (SMALL | {"layer_types": ["sliding_attention"] * 5}, "sliding_window is missing; it must be a whole number"),
         (SMALL | {"model_type": "mistral", "sliding_window": 0}, "sliding_window is 0; it must be"),
         (
@@ -107,7 +93,6 @@ def test_what_is_not_modelled_is_named(raw, message):
         (SMALL | {"model_type": "gpt_neox"}, "num_key_value_heads is 3; this family has as many as query heads, 6"),
         (SMALL | {"model_type": "stablelm", "head_dim": 7}, "head_dim is 7; in this family it is hidden_size / heads"),
         ({"model_type": "llava", "text_config": [1]}, r"text_config is \[1\]; it must be an object"),
-        ({"model_type": "llava", "text_config": SMALL | {"hidden_size": "x"}}, "config.json: text_config: hidden_size"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(raw, message):

@@ -27,17 +27,6 @@ def model(tmp_path_factory):
     return directory
 
 
-COMMANDS = ("tune", "tree", "predict", "sweep", "serve", "pack", "unpack", "inspect", "devices", "models")
-
-
-@pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)])
-def test_help_teaches(capsys, command):
-    code, out, _ = run(capsys, *command, "--help")
-    assert code == 0
-    assert "Usage: jaxspec" in out
-    assert len(out) > 200
-
-
 @pytest.mark.parametrize("command", ["tune", "evaluate", "tree"])
 @pytest.mark.parametrize(
     "bad",

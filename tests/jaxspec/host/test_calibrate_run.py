@@ -73,27 +73,10 @@ def test_bad_input_is_one_line_before_anything_is_made(capsys):
     Path("mine.toml").write_text("title = 'mine'\n")
     assert "was not written by jaxspec calibrate" in refused(capsys, "calibrate", "-o", "mine.toml")
     assert "end it in .toml" in refused(capsys, "calibrate", "-o", "mine.txt")
-    assert "formats has 'int8'" in refused(capsys, "calibrate", "--formats", "int8")
-    assert "two of them have as many bits" in refused(capsys, "calibrate", "--formats", "float16,bfloat16")
-    assert "would have no effect: the times come from a file" in refused(
-        capsys, "calibrate", "--from", "bad.csv", "--repeats", "5"
-    )
-    assert "unknown architecture 'embeded'" in refused(capsys, "calibrate", "--architecture", "embeded")
-    assert "calibrate measures shapes of dense networks" in refused(
-        capsys, "calibrate", "--architecture", "gpt-oss-20b"
-    )
-    Path("steps.csv").write_text(
-        "part,weight_bits,batch,tokens,context_tokens,architecture,seconds\nstep,16,1,1,9,lama,1e-3\n"
-    )
-    assert "measurements 'steps.csv', column architecture: unknown architecture 'lama'" in refused(
-        capsys, "calibrate", "--from", "steps.csv"
-    )
     Path("steps.csv").write_text(
         "part,weight_bits,batch,tokens,context_tokens,architecture,layers,seconds\nstep,16,1,1,9,embedded,5,1e-3\n"
     )
-    assert "a step of the measurements ran 5 layers of embedded, which has 4" in refused(
-        capsys, "calibrate", "--from", "steps.csv"
-    )
+    assert "ran 5 layers of embedded, which has 4" in refused(capsys, "calibrate", "--from", "steps.csv")
     few = [row for row in known_rows(bits=(32.0,)) if row.part == "product"][:5]
     Path("few.csv").write_text(rows_text(few))
     assert "32-bit weights: 5 different ones came; at least 8" in refused(capsys, "calibrate", "--from", "few.csv")

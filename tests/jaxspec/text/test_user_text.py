@@ -20,9 +20,7 @@ GOOD = "line\n" * 4000
         (b"\x7fELF\x02\x01\0\0" + bytes(range(256)) * 9, "is binary: byte 6 is zero"),
         (GOOD.encode() + b"\0", "is binary: byte 20000 is zero"),
         (b"caf\xe9 au lait" * 900, "is not UTF-8: byte 3 is 0xe9"),
-        (b"\x1f\x8b\x08" + b"\xff" * 9000, "is not UTF-8: byte 1 is 0x8b"),
         (GOOD.encode("utf-16"), "is UTF-16; allowed is UTF-8"),
-        (GOOD.encode("utf-32"), "is UTF-32; allowed is UTF-8"),
         (b"six by", "has 6 bytes, too few: its first half, which calibrates, has 3 tokens at most and one window"),
     ],
 )

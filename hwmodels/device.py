@@ -10,8 +10,9 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
-from hwmodels.chip.blocks import Technology
+from hwmodels.chip.blocks import Technology, mac_energy
 from hwmodels.decoders.encoder import Encoder
 from hwmodels.numerics.fields import (
     NOT_NEGATIVE,
@@ -144,6 +145,20 @@ class Device:
     def tiers(self) -> tuple[MemoryTier, ...]:
         """All memories, in the order in which they are filled."""
         return (self.memory, *self.spill)
+
+    @property
+    def knows_energy(self) -> bool:
+        """Whether the device says what arithmetic takes: in its [chip], or by its technology."""
+        return self.chip is not None or self.technology is not None
+
+    @property
+    def energy_j_per_flop(self) -> Array | None:
+        """Energy of arithmetic, "*b", half a multiply-add each; None: not known."""
+        if self.chip is not None:
+            return jnp.asarray(as_float(self.chip.energy_j_per_flop))
+        if self.technology is None:
+            return None
+        return mac_energy(self.technology.node_m, self.technology.number_format) / 2.0
 
     def __repr__(self) -> str:
         return short_line(self, "peak_flops_per_s", "memory.bandwidth_bytes_per_s", "memory.capacity_bytes")

@@ -21,7 +21,6 @@ from hwmodels.chip.bill import (
     memory_price,
     path_power,
 )
-from hwmodels.chip.energy import knows_energy
 from hwmodels.compute.roofline import unit_of
 from hwmodels.device import Device
 from hwmodels.network.operators import prefill_step
@@ -196,7 +195,7 @@ def design_point(
     share, load = held_share(device.group, architecture, workload)
     capacity = sum(as_float(tier.capacity_bytes) for tier in device.tiers)
     energy = ar_energy = None
-    if knows_energy(device):
+    if device.knows_energy:
         if cycle is None:
             cycle = price(case, case.draft.plan(chosen.draft_length), temperature=temperature)
             cycle_j = cycle.energy_j

@@ -27,7 +27,6 @@ from hwmodels.catalog.forms import GIVEN, TableReader, form_of, named_rules, wri
 from hwmodels.catalog.links import link_names
 from hwmodels.catalog.units import read_unit, written_unit
 from hwmodels.chip.blocks import Technology, decoder_area_at, decoder_symbol_energy_at
-from hwmodels.chip.energy import knows_energy
 from hwmodels.compute.roofline import unit_of
 from hwmodels.decoders.decoder import DECODER_KINDS, Decoder
 from hwmodels.device import Chip, Device, MemoryTier
@@ -241,7 +240,7 @@ def _with_decoder_costs(device: Device, sources: dict[str, str]) -> Device:
 
 def _check_nothing_is_free(device: Device, given: Mapping[str, str], where: str) -> None:
     """Refuse a device of known energy some of whose parts would take no energy or area because the file is silent on them."""
-    if not knows_energy(device):
+    if not device.knows_energy:
         return
     table = "[chip]" if device.technology is None else "[technology]"
     needed = [(f"{tier}.energy_j_per_bit",) for tier in ("memory", *(f"spill.{i}" for i in range(len(device.spill))))]

@@ -31,7 +31,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from hwmodels.chip.blocks import HardwareBlock, Technology
-from hwmodels.chip.energy import energy_per_flop
 from hwmodels.compute.gpu_experts import stored_at
 from hwmodels.compute.tile_counts import products_of, with_products
 from hwmodels.compute.unit import ComputeUnit, Rated, SingleKernel, UnitTimes, WholePasses
@@ -200,7 +199,7 @@ class MatrixVectorNpu(WholePasses, Rated):
         split = attention_times(unit, work, temperature=temperature)
         vector_s = stages.vector_s.at[..., _ATTENTION].set(split.softmax_s)
         product_j = None
-        flop_j = energy_per_flop(device)
+        flop_j = device.energy_j_per_flop
         if flop_j is not None:
             flops = stages.matrix_s * unit.peak_flops_per_s
             product_j = flops * with_last_axis(flop_j)

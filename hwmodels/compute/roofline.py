@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from hwmodels.chip.energy import energy_per_flop
 from hwmodels.compute.unit import ComputeUnit, SingleKernel, UnitTimes
 from hwmodels.device import Device
 from hwmodels.network.operators.work import MATRIX_OPERATORS, OPERATORS, OperatorWork
@@ -105,7 +104,7 @@ class Roofline(SingleKernel):
         compute_s = work.flops / with_last_axis(rate_flops_per_s)
         if device.vector_flops_per_s is not None:
             compute_s = select(_MULTIPLIES, compute_s, work.flops / with_last_axis(device.vector_flops_per_s))
-        flop_j = energy_per_flop(device)
+        flop_j = device.energy_j_per_flop
         return UnitTimes(
             compute_s=compute_s,
             launch_s=with_last_axis(device.operator_latency_s),

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.chip.bill import static_power
-from hwmodels.chip.energy import knows_energy
 from hwmodels.device import Device
 from hwmodels.numerics.scalars import as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
@@ -87,7 +86,7 @@ def step_energy(
         time_s: of the whole step.
     Source: ELMoE-3D, 7.2: computation, accesses by tier and static power; Huff-LLM, appendix A.1: energy per operation.
     """
-    if arithmetic_j is None or not knows_energy(device):
+    if arithmetic_j is None or not device.knows_energy:
         return None
     arithmetic = jnp.sum(arithmetic_j, axis=-1)
     nothing = jnp.zeros((*arithmetic.shape, 1 + len(device.spill)), arithmetic.dtype)

@@ -13,7 +13,6 @@ from hwmodels.catalog.calibrations import calibration_record, used_attention, us
 from hwmodels.catalog.device_entries import DeviceEntry
 from hwmodels.catalog.groups import group_link
 from hwmodels.chip.bill import static_power
-from hwmodels.chip.energy import knows_energy
 from hwmodels.compute.roofline import unit_of
 from hwmodels.device import MemoryTier
 from hwmodels.numerics.units import NANO
@@ -324,7 +323,7 @@ def _on_chip(entry: DeviceEntry) -> list[str]:
 
 
 def _energy(entry: DeviceEntry) -> str:
-    if not knows_energy(entry.device):
+    if not entry.device.knows_energy:
         return "Energy and area of this device are not known, and none are reported."
     static_w = float(static_power(entry.device))
     technology = entry.device.technology

@@ -9,12 +9,12 @@ from jaxspec.errors import InputError
 from jaxspec.settings.acceptance import ACCEPTANCE_UNUSED, PRINTED, AcceptanceSettings
 from jaxspec.settings.base import Unused
 from jaxspec.settings.catalog_names import catalog_architectures
-from jaxspec.settings.common import CommonConfig, ExpertSettings, ParallelSettings, refuse_own_architecture
+from jaxspec.settings.common import CommonConfig, ExpertSettings, ParallelSettings
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, PricedScheme
-from jaxspec.studies.config_files import NETWORK, own_scheme
-from jaxspec.studies.predict.config import BLOCK, HEADS, LOOKUP, PredictConfig, check_pairs, kind_of_draft_named
+from jaxspec.studies.config_files import NETWORK
+from jaxspec.studies.predict.config import BLOCK, HEADS, LOOKUP, NamedDraft, PredictConfig
 from jaxspec.studies.study import Study, run_directory
 
 #: Engines that can be asked for: those with measured kernels or terms, and llama.cpp, which has neither.
@@ -38,7 +38,7 @@ def _given(config: AdviseConfig) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class AdviseConfig(ParallelSettings, AcceptanceSettings):
+class AdviseConfig(NamedDraft, ParallelSettings, AcceptanceSettings):
     """`jaxspec advise`.
 
     Raises:
@@ -135,17 +135,6 @@ class AdviseConfig(ParallelSettings, AcceptanceSettings):
             "a compressed copy lies within the target",
         ),
     )
-
-    def __post_init__(self):
-        self.settle("scheme", own_scheme(self.architecture, copied=self.draft == SELF))
-        super().__post_init__()
-        refuse_own_architecture(self.architecture)
-        check_pairs(self)
-
-    @property
-    def kind(self) -> str:
-        """See `kind_of_draft_named`."""
-        return kind_of_draft_named(self.draft)
 
     @property
     def prices_own_network(self) -> bool:

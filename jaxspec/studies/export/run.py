@@ -6,10 +6,10 @@ import dataclasses
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ from jaxspec.compress.schemes.scheme import OwnKnobs
 from jaxspec.compress.weights import HEAD, hard_head, knobs_of_matrix, rows_of
 from jaxspec.errors import InputError, hint
 from jaxspec.formats.shard_index import read_json_object
-from jaxspec.models.config import DecoderConfig, LayerParameter, family_of
+from jaxspec.models.config import LayerParameter, family_of
 from jaxspec.models.gguf import is_gguf
 from jaxspec.models.layer_files import SHARD_BYTES, LayeredTensors
 from jaxspec.models.matrix import Matrix, stack_of
@@ -227,37 +227,13 @@ def _same_inputs(place: Path, watch: InputWatch) -> dict[str, str]:
     return digests
 
 
-class Layers(Protocol):
-    """A network to be written: its parameters outside the layers, and those of a layer when they are asked for."""
-
-    @property
-    def config(self) -> DecoderConfig:
-        """Of the network by itself."""
-        ...
-
-    @property
-    def outside(self) -> Mapping[str, Array]:
-        """Parameters outside the layers."""
-        ...
-
-    def dtype(self, name: str) -> np.dtype:
-        """Number format of a parameter: that of its values, which it holds exactly."""
-        ...
-
-    def __call__(self, number: int) -> dict[str, Any]:
-        """Parameters of one layer by name."""
-        ...
-
-
-def format_of_all(layers: Layers) -> np.dtype:
-    """The narrowest number format that holds all matrices exactly; vectors do not count, which many releases have wider."""
-    dtypes = [layers.dtype(kind) for kind in layers.config.matrix_kinds]
-    dtypes += [layers.dtype(name) for name, value in layers.outside.items() if value.ndim > 1]
-    return reduce(jnp.promote_types, dtypes)
-
-
 class TargetLayers:
-    """Parameters of a run's target, which a scheme may have rounded (see `Layers`)."""
+    """Parameters of a run's target, which a scheme may have rounded; those of a layer when they are asked for.
+
+    Attributes:
+        config: of the network by itself.
+        outside: parameters outside the layers.
+    """
 
     def __init__(self, setup: LoadedInputs):
         self.config, self._stored = setup.config, setup.stored["layers"]
@@ -270,7 +246,7 @@ class TargetLayers:
         return stack_of(self._stored[name]).take(jnp.asarray(self._parameter(name).before(number)))
 
     def dtype(self, name: str) -> np.dtype:
-        """See `Layers`."""
+        """Number format of a parameter: that of its values, which it holds exactly."""
         if name in self.outside:
             return np.dtype(self.outside[name].dtype)
         return np.dtype(jax.eval_shape(self._made, self.stack(name, self.layer_with(name))).dtype)
@@ -280,7 +256,7 @@ class TargetLayers:
         return next(iter(self._parameter(name).layers()))
 
     def __call__(self, number: int) -> dict[str, Any]:
-        """See `Layers`."""
+        """Parameters of one layer by name."""
         return {name: self.parameter(name, number) for name in self.names(number)}
 
     def names(self, number: int) -> list[str]:
@@ -296,7 +272,7 @@ class TargetLayers:
 
 
 class DraftLayers:
-    """Parameters of a hard draft: matrices of its own, everything else of the target (see `Layers`).
+    """Parameters of a hard draft: matrices of its own, everything else of the target; members are those of `TargetLayers`.
 
     Attributes:
         config: of the draft by itself.
@@ -319,7 +295,7 @@ class DraftLayers:
         self._hard = jax.jit(hard, static_argnums=0)
 
     def dtype(self, name: str) -> np.dtype:
-        """See `Layers`."""
+        """See `TargetLayers`."""
         if name in self.outside:
             return np.dtype(self.outside[name].dtype)
         if name not in self._prepared:
@@ -328,7 +304,7 @@ class DraftLayers:
         return np.dtype(made.dtype)
 
     def __call__(self, number: int) -> dict[str, Any]:
-        """See `Layers`."""
+        """See `TargetLayers`."""
         return {
             name: self._matrix(name, number) if name in self._prepared else self._target.parameter(name, number)
             for name in self._target.names(number)
@@ -346,6 +322,13 @@ class DraftLayers:
         place = self.config.layer_parameters[kind].before(number)
         prepared = jax.tree.map(lambda leaf: leaf[place], self._prepared[kind])
         return self._target.stack(kind, number), prepared, jax.tree.map(lambda leaf: leaf[number], own)
+
+
+def format_of_all(layers: TargetLayers | DraftLayers) -> np.dtype:
+    """The narrowest number format that holds all matrices exactly; vectors do not count, which many releases have wider."""
+    dtypes = [layers.dtype(kind) for kind in layers.config.matrix_kinds]
+    dtypes += [layers.dtype(name) for name, value in layers.outside.items() if value.ndim > 1]
+    return reduce(jnp.promote_types, dtypes)
 
 
 def export_draft(
@@ -482,5 +465,5 @@ def _write(
     return made[0]
 
 
-def _tensors(layers: Layers, row: Running) -> LayeredTensors:
+def _tensors(layers: TargetLayers | DraftLayers, row: Running) -> LayeredTensors:
     return LayeredTensors(layers.config, row, outside=layers.outside, layer=layers, dtype=layers.dtype)

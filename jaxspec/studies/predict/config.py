@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxspec.errors import InputError
 from jaxspec.settings.acceptance import ACCEPTANCE_UNUSED, MAX_PREDICTED_LENGTH, AcceptanceSettings
-from jaxspec.settings.base import Unused
+from jaxspec.settings.base import Settings, Unused
 from jaxspec.settings.catalog_names import catalog_architectures
 from jaxspec.settings.common import (
     POOLS_UNUSED,
@@ -38,22 +38,30 @@ _SEVERAL = "Several, separated by commas, make a table."
 MAX_POINTS = 1000
 
 
-def check_pairs(config: Any) -> None:
-    """Raise InputError where batches and contexts make more pairs than one command prices."""
-    if (points := len(config.batch) * len(config.context)) > MAX_POINTS:
-        raise InputError(
-            f"batch and context make {points:,} pairs; allowed are {MAX_POINTS:,}: give fewer, or jaxspec sweep, which "
-            "prices millions"
-        )
-
-
 _WIDTH_LIMITS: dict[str, Any] = {"low": 0, "high": 64, "above": True}
 _OF_SCHEME: dict[str, Any] = _WIDTH_LIMITS | {"unset": "the scheme's"}
 
 
-def kind_of_draft_named(name: str) -> str:
-    """What drafts, as engines call it: a head, `LOOKUP`, `BLOCK` or `NETWORK`; or `SELF`, which none of them knows."""
-    return name if name in (*HEADS, LOOKUP, BLOCK, SELF) else kind_in_file(name)
+@dataclasses.dataclass(frozen=True)
+class NamedDraft(Settings):
+    """Settings that name a draft, for a table over batches and contexts."""
+
+    def __post_init__(self):
+        own: Any = self
+        own.settle("scheme", own_scheme(own.architecture, copied=own.draft == SELF))
+        super().__post_init__()
+        refuse_own_architecture(own.architecture)
+        if (points := len(own.batch) * len(own.context)) > MAX_POINTS:
+            raise InputError(
+                f"batch and context make {points:,} pairs; allowed are {MAX_POINTS:,}: give fewer, or jaxspec sweep, which "
+                "prices millions"
+            )
+
+    @property
+    def kind(self) -> str:
+        """What drafts, as engines call it: a head, `LOOKUP`, `BLOCK` or `NETWORK`; or `SELF`, which none of them knows."""
+        named: Any = self
+        return named.draft if named.draft in (*HEADS, LOOKUP, BLOCK, SELF) else kind_in_file(named.draft)
 
 
 def _all_widths_given(config: PredictConfig) -> str | None:
@@ -67,7 +75,7 @@ def _all_widths_given_and_no_head(config: PredictConfig) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSettings):
+class PredictConfig(NamedDraft, ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSettings):
     """`jaxspec predict`."""
 
     architecture: str = same_as(
@@ -145,17 +153,6 @@ class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSe
             ),
         ),
     )
-
-    def __post_init__(self):
-        self.settle("scheme", own_scheme(self.architecture, copied=self.draft == SELF))
-        super().__post_init__()
-        refuse_own_architecture(self.architecture)
-        check_pairs(self)
-
-    @property
-    def kind(self) -> str:
-        """See `kind_of_draft_named`."""
-        return kind_of_draft_named(self.draft)
 
 
 _HELP = """Predict speedup, time, energy and memory; no network runs.

@@ -31,7 +31,6 @@ from hwmodels.analysis.design_point import (
 from hwmodels.analysis.remarks import launch_remarks
 from hwmodels.analysis.uncertainty.cycle_errors import LogNormal, chain_numbers, conditional_errors
 from hwmodels.analysis.uncertainty.kernel_errors import step_interval
-from hwmodels.chip.energy import knows_energy
 from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.numerics.fast_compile import run_on_host
 from hwmodels.speculation.chains import PricedChains
@@ -441,7 +440,7 @@ def _counted(device: hwmodels.Device) -> list[str]:
 
 def _metrics(device: hwmodels.Device, point: DesignPoint) -> dict[str, Any]:
     """Results whose elasticities are shown."""
-    names = ["speedup_vs_bf16_ar", "tokens_per_s"] + ["energy_per_token_j"] * knows_energy(device)
+    names = ["speedup_vs_bf16_ar", "tokens_per_s"] + ["energy_per_token_j"] * device.knows_energy
     return {name: getattr(point, name) for name in names}
 
 

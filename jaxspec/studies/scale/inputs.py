@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from types import SimpleNamespace
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -57,46 +57,15 @@ _LINE_END = b"\n"
 _CHECKS = {"parses": parses, "compiles": compiles}
 
 
-class Problems(Protocol):
-    """Problems of one task; completions are bytes, one list for each problem."""
-
-    @property
-    def prompts(self) -> Sequence[bytes]:
-        """What the network is given."""
-        ...
-
-    @property
-    def step_end(self) -> bytes:
-        """Each byte ends a step of an answer."""
-        ...
-
-    @property
-    def end(self) -> bytes:
-        """Each byte ends an answer; empty where `answer_bytes` alone tells the end."""
-        ...
-
-    def answer_bytes(self, problem: int, completion: bytes) -> int | None:
-        """Bytes of a completion up to where its end is seen; None where it has no end."""
-        ...
-
-    def right(
-        self, number: Sequence[int], completions: Sequence[Sequence[bytes]]
-    ) -> Bool[np.ndarray, "problem sample"]:
-        """Which completions are right; `number` says of which problems they are."""
-        ...
-
-    def answers(self, problem: int, completions: Sequence[bytes]) -> Int[np.ndarray, " sample"]:
-        """Answers as numbers, `NO_ANSWER` where there is none."""
-        ...
-
-    def right_answer(self, problem: int) -> int:
-        """The right one as a number; `NO_ANSWER` where many are."""
-        ...
-
-
 @dataclasses.dataclass(frozen=True)
 class PythonProblems:
-    """Functions whose bodies are to be written; right where the whole function passes a check."""
+    """Functions whose bodies are to be written; right where the whole function passes a check.
+
+    Attributes:
+        prompts: what the network is given.
+        step_end: each byte ends a step of an answer.
+        end: each byte ends an answer; empty where `answer_bytes` alone tells the end.
+    """
 
     prompts: Sequence[bytes]
     check: Callable[..., np.ndarray]
@@ -104,7 +73,10 @@ class PythonProblems:
     end: bytes = b""
 
     def answer_bytes(self, problem: int, completion: bytes) -> int | None:
-        """See `Problems`: the first byte behind the function belongs to it, since it shows the end."""
+        """Bytes of a completion up to where its end is seen; None where it has no end.
+
+        The first byte behind the function belongs to it, since it shows the end.
+        """
         prompt = self.prompts[problem]
         whole = function_of(prompt, completion)
         # The function is the head and a beginning of the completion; the byte behind that shows that it is over.
@@ -113,7 +85,8 @@ class PythonProblems:
     def right(
         self, number: Sequence[int], completions: Sequence[Sequence[bytes]]
     ) -> Bool[np.ndarray, "problem sample"]:
-        """See `Problems`; generated code runs isolated from this machine, if at all."""
+        """Which completions are right, of the problems of these numbers; generated code runs isolated from this machine, if at
+        all."""
         functions = [[function_of(self.prompts[i], text) for text in row] for i, row in zip(number, completions)]
         right = np.zeros((len(functions), max(map(len, functions), default=0)), bool)
         places = [(i, j) for i, row in enumerate(functions) for j, whole in enumerate(row) if whole is not None]
@@ -123,17 +96,17 @@ class PythonProblems:
         return right
 
     def answers(self, problem: int, completions: Sequence[bytes]) -> Int[np.ndarray, " sample"]:
-        """See `Problems`: none, functions are not counted."""
+        """Answers as numbers, `NO_ANSWER` where there is none: functions are not counted."""
         return np.full(len(completions), NO_ANSWER)
 
     def right_answer(self, problem: int) -> int:
-        """See `Problems`."""
+        """The right answer as a number; `NO_ANSWER` where many are."""
         return NO_ANSWER
 
 
 @dataclasses.dataclass(frozen=True)
 class ArithmeticProblems:
-    """Sums that are worked out in steps; right where the last step is the value."""
+    """Sums that are worked out in steps; right where the last step is the value. Members are those of `PythonProblems`."""
 
     problems: Sequence[Problem]
     step_end: bytes = STEP_END
@@ -141,29 +114,33 @@ class ArithmeticProblems:
 
     @property
     def prompts(self) -> Sequence[bytes]:
-        """See `Problems`."""
+        """See `PythonProblems`."""
         return [problem.text for problem in self.problems]
 
     def answer_bytes(self, problem: int, completion: bytes) -> int | None:
-        """See `Problems`."""
+        """See `PythonProblems`."""
         place = completion.find(self.end)
         return None if place < 0 else place + len(self.end)
 
     def right(
         self, number: Sequence[int], completions: Sequence[Sequence[bytes]]
     ) -> Bool[np.ndarray, "problem sample"]:
-        """See `Problems`."""
+        """See `PythonProblems`."""
         rows = [self.answers(i, row) == self.right_answer(i) for i, row in zip(number, completions)]
         return np.stack(rows) if rows else np.zeros((0, 0), bool)
 
     def answers(self, problem: int, completions: Sequence[bytes]) -> Int[np.ndarray, " sample"]:
-        """See `Problems`."""
+        """See `PythonProblems`."""
         answers = [answer_of(completion[: self.answer_bytes(problem, completion)]) for completion in completions]
         return np.array([NO_ANSWER if value is None else value for value in answers])
 
     def right_answer(self, problem: int) -> int:
-        """See `Problems`."""
+        """See `PythonProblems`."""
         return self.problems[problem].value
+
+
+#: Problems of one task; completions are bytes, one list for each problem.
+Problems: TypeAlias = PythonProblems | ArithmeticProblems
 
 
 def _head_bytes(prompt: bytes) -> int:

@@ -9,7 +9,6 @@ from hwmodels import Technology, Workload, catalog, chip_bill, decode_operators,
 from hwmodels.analysis.design_point import chip_area, design_costs
 from hwmodels.catalog.units import UNITS
 from hwmodels.chip.bill import memory_price
-from hwmodels.chip.energy import energy_per_flop
 from hwmodels.compute.fpga_array import FpgaArray
 from hwmodels.compute.host_and_near import HostAndNear
 from hwmodels.compute.near_memory import NearMemoryUnit
@@ -118,7 +117,7 @@ def test_a_technology_gives_steps_their_energy(toy_device, small):
     unit = FpgaArray(12.0, 7.0, 1e9)
     work = decode_operators(small, Workload(batch=3.0, context_tokens=41.0), footprint=uniform_footprint(16.0))
     device = device_with(toy_device, unit).replace(decoder=None)
-    flop_j = energy_per_flop(device)
+    flop_j = device.energy_j_per_flop
     assert flop_j is not None
     assert chip_area(device) == chip_bill(device).area_m2
     energy = step_cost(device, work).energy
@@ -126,7 +125,7 @@ def test_a_technology_gives_steps_their_energy(toy_device, small):
     assert float(energy.arithmetic_j.sum()) == pytest.approx(float(work.flops.sum() * flop_j), rel=1e-5)
     step_s, static_w = float(step_cost(device, work).total_s), float(chip_bill(device).power.other)
     assert float(energy.static_j) == pytest.approx(step_s * static_w, rel=1e-5)
-    assert energy_per_flop(toy_device) is None
+    assert toy_device.energy_j_per_flop is None
     with pytest.raises(ValueError, match="the device has no technology; give one"):
         chip_bill(toy_device)
 

@@ -3,7 +3,6 @@
 import pytest
 
 from hwmodels import catalog
-from hwmodels.chip.energy import knows_energy
 from jaxspec.report.assumptions import device_facts
 
 
@@ -18,7 +17,7 @@ def test_every_device_says_what_is_true_of_it(name):
     assert ("calibrated to measured ones" in text) == calibrated
     assert ("Time is a roofline per operator" in text) == (device.matrix_unit is None)
     assert ("decoders" in text and "a step waits for them" in text) == (device.decoder is not None)
-    assert ("Energy and area of this device are not known" in text) == (not knows_energy(device))
+    assert ("Energy and area of this device are not known" in text) == (not device.knows_energy)
     assert ("bytes per byte of the cache" in text) == (float(device.kv_traffic_factor) != 1.0)
     if float(device.compute_efficiency) != 1.0:
         assert "100 % of the dense" not in text

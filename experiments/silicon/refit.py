@@ -210,11 +210,6 @@ def left_out(table: TableName, rows: GemmTable, root: str | Path | None = None) 
     return np.zeros(len(rows.m), bool)
 
 
-def measured_without_graph(table: TableName, weight_format: str) -> bool:
-    """Whether the host's time is in a format's table."""
-    return _is_listed(table, "without_graph", weight_format)
-
-
 def reread_cache(table: TableName, weight_format: str) -> float:
     """The cache in bytes beyond which a format's operands are read again, as `predict_gemm` has it; 0 where they are not."""
     return CACHE_BYTES[table.system] if _is_listed(table, "rereads", weight_format) else 0.0
@@ -304,7 +299,7 @@ def refit(
                 sheet,
                 used,
                 dispatched_rows=dispatched_rows(table, weight_format),
-                without_graph=measured_without_graph(table, weight_format),
+                without_graph=_is_listed(table, "without_graph", weight_format),
                 cache_bytes=cache,
             )
         except ValueError as error:

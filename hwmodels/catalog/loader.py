@@ -262,7 +262,7 @@ def device_entry(name: str, *, engine: str | None = None, weight_format: str | N
         UnknownNameError: no such device, engine or format.
         EntryError: the file cannot be read, or its content is not a device, or one without measured kernels.
     """
-    entry = _entry_from_file(name) if _is_file(name) else _device_entry(name)
+    entry = accept_device(str(name), Path(name)) if _is_file(name) else _device_entry(name)
     return with_engine(entry, name, engine=engine, weight_format=weight_format)
 
 
@@ -453,10 +453,6 @@ def _members(kind: str) -> dict[str, Device | Architecture]:
 
 def _is_file(name: str) -> bool:
     return name.endswith(".toml") or os.path.isfile(name)  # `Path.is_file` raises on names too long for one
-
-
-def _entry_from_file(path: str | Path) -> DeviceEntry:
-    return accept_device(str(path), Path(path))
 
 
 def _device_entry(name: str) -> DeviceEntry:

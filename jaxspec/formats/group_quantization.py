@@ -192,13 +192,9 @@ def pack_q4_0(quantized: GroupQuantized) -> UInt8[Array, "*b groups 18"]:
     if quantized.table != INT4 or quantized.group_size != BLOCK:
         raise ValueError(f"{_describe(quantized)}; Q4_0 blocks hold 32 codes of table 'int4': encode with 'q4_0'")
     low, high = jnp.split(quantized.codes.reshape(*quantized.scales.shape, BLOCK), 2, axis=-1)
-    return jnp.concatenate([_scale_bytes(quantized.scales), low | (high << 4)], axis=-1)
+    return jnp.concatenate([jax.lax.bitcast_convert_type(quantized.scales, jnp.uint8), low | (high << 4)], axis=-1)
 
 
 def _describe(quantized: GroupQuantized) -> str:
     name = quantized.table.name if quantized.table else "integers"
     return f"groups of {quantized.group_size} codes of {quantized.code_bits} bits ({name})"
-
-
-def _scale_bytes(scales: Float16[Array, "*b"]) -> UInt8[Array, "*b 2"]:
-    return jax.lax.bitcast_convert_type(scales, jnp.uint8)  # low byte first

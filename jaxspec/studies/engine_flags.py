@@ -160,10 +160,6 @@ def _skipped(tokenizer: bool) -> str:
     return missing and f"{missing}add --skip-tokenizer-init and send token ids."
 
 
-def _own_cache(draft: ServedDraft) -> str:
-    return "The draft has a KV cache of its own, of the target's size." if draft.kind == "network" else ""
-
-
 def _transformers(target: str, draft: ServedDraft, length: int, **_: Any) -> Engine | None:
     if draft.kind != "network":
         return None
@@ -238,7 +234,7 @@ def _vllm(
     settings: dict[str, Any] = {"method": {"network": "draft_model", "block": "dflash"}.get(draft.kind, draft.kind)}
     if draft.weights:
         settings["model"] = draft.weights
-    notes = [_own_cache(draft)]
+    notes = ["The draft has a KV cache of its own, of the target's size." if draft.kind == "network" else ""]
     if draft.kind == "medusa":
         notes.append(
             "vLLM reads Medusa heads by its own names (blocks.0.layers.0, lm_heads.0); convert those of other releases. "

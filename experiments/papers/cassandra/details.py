@@ -313,10 +313,6 @@ def _objective() -> list[dict[str, Any]]:
     return scored(on_the_grid([*drafts["VP+MT"], *drafts["VP"]]), LENGTH)
 
 
-def _fig6() -> list[dict[str, Any]]:
-    return [{"what": what} | row | {"status": "measured"} for what, row in _measured()["fig6"].items()]
-
-
 DETAILS = (
     Detail(
         "places",
@@ -398,7 +394,7 @@ DETAILS = (
     Detail(
         "fig6",
         "Fig. 6 measured on the embedded network: bits per exponent, a codebook per matrix and layer",
-        lambda outcome: _fig6(),
+        lambda outcome: [{"what": what} | row | {"status": "measured"} for what, row in _measured()["fig6"].items()],
         {"what": "{what}", "entropy": "{entropy_bits:.2f}", "unary": "{unary_bits:.2f}", "values": "{values:,}"},
     ),
     Detail(

@@ -171,7 +171,8 @@ def cell_steps(
         bonded, external: the chip, and the baseline.
     """
     a, bits, low = sizes.architecture, sizes.bits, sizes.low_bits
-    popularity = _popularity(fitted.locality) if rules.lru else None
+    # The f most popular experts have the share f ^ locality of all choices.
+    popularity = jnp.diff(jnp.linspace(0.0, 1.0, _QUANTILES + 1) ** fitted.locality) if rules.lru else None
     drafted = fitted.draft_share * fitted.verified_tokens
     choices = {
         1.0: Routing(popularity, 0.0, fitted.independence),
@@ -196,7 +197,7 @@ def cell_steps(
 
     # Networks of their own take room beside the target; copies widen what is held.
     beside, ahead = _room(sizes, own, batch)
-    table = inside * _table_bytes(sizes)
+    table = inside * (parameters(sizes.architecture)["embed"] * sizes.bits["embed"] / BITS_PER_BYTE)
     lines, kinds = [], []
     for place, method in enumerate(OWN_DRAFTS):
         lines += [line(step) for step in target_steps(bytes_before_experts=beside[place] + table)]
@@ -262,11 +263,6 @@ def cell_steps(
     return baseline, methods
 
 
-def _table_bytes(sizes: Targets) -> Any:
-    """Bytes of the target's embedding."""
-    return parameters(sizes.architecture)["embed"] * sizes.bits["embed"] / BITS_PER_BYTE
-
-
 def _room(sizes: Targets, own: OwnDrafts, batch: Any) -> tuple[Any, Any]:
     """Bytes of the drafts of their own, weights, embedding and KV, and of what is placed before them, "draft" each."""
     table = own.stored_embedding * INT8_BITS / BITS_PER_BYTE
@@ -275,11 +271,6 @@ def _room(sizes: Targets, own: OwnDrafts, batch: Any) -> tuple[Any, Any]:
     kept = jax.vmap(lambda network: held(network, weight_bits=own_bits, kv_bits=DRAFT_KV_BITS).total)(own.architecture)
     static = sizes.bits | dict.fromkeys((*EXPERT_MATRICES, "embed"), 0.0)
     return kept + table, held(sizes.architecture, weight_bits=static, kv_bits=KV_BITS).total + table
-
-
-def _popularity(exponent: Any) -> Any:
-    """Popularity of experts by rank under which the f most popular ones have the share f ^ exponent of all choices."""
-    return jnp.diff(jnp.linspace(0.0, 1.0, _QUANTILES + 1) ** exponent)
 
 
 #: Methods that draft with a network of their own, in the order of "draft".

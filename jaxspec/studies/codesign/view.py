@@ -16,7 +16,7 @@ from jaxspec.report.terminal import Shown, Table
 from jaxspec.results import Quantity
 from jaxspec.results.records import significant
 from jaxspec.studies.codesign.config import DEVICE_FILE
-from jaxspec.studies.codesign.result import BudgetUse, CodesignResult, DesignRow, VariableRow
+from jaxspec.studies.codesign.result import BudgetUse, CodesignResult, VariableRow
 from jaxspec.studies.engine_pricing import notes_of
 from jaxspec.studies.given_acceptance import law_line
 
@@ -161,7 +161,7 @@ def _designs(result: CodesignResult) -> Table:
         # 0 drafted tokens are an answer, 0 mm2 is nothing known.
         if name == "draft_tokens" or any(getattr(row, name).number for row in (result.before, result.after)):
             table.add_row(title, *(_text(getattr(row, name)) for row in (result.before, result.after)))
-    table.add_row("keeps every limit", *(_yes(row) for row in (result.before, result.after)))
+    table.add_row("keeps every limit", *(("yes" if row.feasible else "no") for row in (result.before, result.after)))
     return table
 
 
@@ -173,10 +173,6 @@ def _law_errors(result: CodesignResult) -> str:
         f"; its error {law.rms_error:.2g} on them, {law.left_out_error:.2g} on each left out, "
         f"{law.mean_error:.2g} by their mean alone"
     )
-
-
-def _yes(row: DesignRow) -> str:
-    return "yes" if row.feasible else "no"
 
 
 def _variables(result: CodesignResult) -> Table:

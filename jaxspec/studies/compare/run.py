@@ -244,7 +244,7 @@ def _drafted(stages: CompareStages, drafted: Drafted, device: str) -> tuple[Cont
     tokens, cycles = (counts[name].astype(np.float64) for name in ("generated", "cycles"))
     compared = compare_cycles(tokens, cycles, expected["generated"], expected["cycles"])
     speed = tokens, cycles, float(prices.cycle_s[length])
-    interval = speedup_ratio(speed, _autoregressive(tokens, prices.ar_bf16_s), stages.config.seed)
+    interval = speedup_ratio(speed, (tokens, tokens, prices.ar_bf16_s), stages.config.seed)
     vs_stored = interval.ratio * float(prices.cycle_s[0]) / prices.ar_bf16_s
     rates: dict[str, Any] = acceptance_rates(counts["accepted_at"], counts["ended_at"], counts["cycles"], length)
     proof = lossless(trees.decode_with(length, GREEDY), trees.decode_autoregressively(GREEDY), trees.work)
@@ -355,10 +355,6 @@ def _fastest(gained: Any, prices: ChainPrices) -> int:
     """Draft length of 1 or more with the shortest time per token."""
     tokens: Float[np.ndarray, " length"] = np.asarray(jax.device_get(gained), np.float64)
     return int(np.nanargmax(tokens / prices.cycle_s[1:])) + 1
-
-
-def _autoregressive(tokens: np.ndarray, step_s: float) -> Speed:
-    return tokens, tokens, step_s
 
 
 def _against_best(contestants: dict[str, Contestant], speeds: dict[str, Speed], seed: int) -> dict[str, Contestant]:

@@ -236,11 +236,6 @@ def by_speed(result: CompareResult) -> dict[str, Contestant]:
     return {name: result.contestants[name] for name in sorted(result.contestants, key=order)}
 
 
-def compare_tables(results: Sequence[CompareResult]) -> list[Table]:
-    """One table per device."""
-    return [_table(result) for result in results]
-
-
 def _table(result: CompareResult) -> Table:
     table = Table(compare_headline(result), "\n".join(_caption(result)))
     bold = lambda contestant: "bold" if contestant is result.contestants.get(result.best or "") else None
@@ -509,4 +504,4 @@ def compare_section(result: CompareResult) -> Section:
 
 def shown(run: tuple[Sequence[CompareResult], RunDirectory]) -> Shown:
     """Tables of a comparison for the terminal, from what `compare` returned."""
-    return shown_run(run, [*compare_tables(run[0]), *stopwatch_tables(run[0])])
+    return shown_run(run, [*map(_table, run[0]), *stopwatch_tables(run[0])])

@@ -133,7 +133,7 @@ def readme(result: ExportResult, engines: Sequence[Engine]) -> str:
             "",
             "| decoding | KV cache of the draft | alpha_token | tokens per cycle |",
             "|---|---|---|---|",
-            _row("in the run", _kv_in_run(result), result.in_run),
+            _row("in the run", "the target's, compressed" if result.compressed_kv else "the target's", result.in_run),
             _row("as engines do it", "its own, whole", result.alone),
             "",
             *_points(result, length),
@@ -223,10 +223,6 @@ def _unpacked(result: ExportResult) -> list[str]:
             f"`jaxspec pack {container} -o {result.target}.jspk`, then ",
         )
     return [f"Unpack the target first: {first}`jaxspec unpack {container} -o {result.target}`.", ""]
-
-
-def _kv_in_run(result: ExportResult) -> str:
-    return "the target's, compressed" if result.compressed_kv else "the target's"
 
 
 def _row(name: str, cache: str, draft: DecodedDraft) -> str:

@@ -25,7 +25,6 @@ from jaxspec.results import given, measured
 from jaxspec.results.network_results import DecodingSettings, Lossless, MeasuredRouting, RunningModel, WorkloadSettings
 from jaxspec.runs.run_index import versions
 from jaxspec.runs.stages import Arrays
-from jaxspec.settings.common import CommonConfig
 from jaxspec.speculate.chunks import prompt_chunks
 from jaxspec.speculate.proof import count_mismatches
 from jaxspec.studies.engine_pricing import engine_used, placement_name, with_notes
@@ -102,7 +101,7 @@ def common_fields(
             footprints,
             batches=[config.batch],
             architecture=pricing.architecture,
-            texts={_priced_name(config): float(longest_text(config))},
+            texts={config.model if config.architecture == "own" else config.architecture: float(longest_text(config))},
             held=_held(pricing, footprints, config.context),
         ),
         pricing.device,
@@ -146,10 +145,6 @@ def common_fields(
         "versions": versions(),
         **fields,
     }
-
-
-def _priced_name(config: CommonConfig) -> str:
-    return config.model if config.architecture == "own" else config.architecture
 
 
 def _held(pricing: Case, footprints: list[Any], context: int) -> dict[str, float]:

@@ -111,11 +111,6 @@ EXCHANGE_COLUMNS = (
 )
 
 
-def scale_tables(results: Sequence[ScaleResult]) -> list[Table]:
-    """For each device: its plans at the batch asked for, then the exchange at every batch."""
-    return [table for result in results for table in (_plans(result), _exchanges(result))]
-
-
 def here(result: ScaleResult) -> list[PlanRow]:
     """The plans at the batch asked for; of one sample, which all methods share, one."""
     rows = [row for row in result.plans if row.batch == result.workload.batch.number]
@@ -580,4 +575,4 @@ def _samples_in_words(result: ScaleResult) -> str:
 
 def shown(run: tuple[Sequence[ScaleResult], RunDirectory]) -> Shown:
     """Tables of plans for the terminal, from what `scale` returned."""
-    return shown_run(run, scale_tables(run[0]))
+    return shown_run(run, [table for result in run[0] for table in (_plans(result), _exchanges(result))])

@@ -403,7 +403,7 @@ def join_points(
         notes=[
             *(note for name in dict.fromkeys(name for name, _ in grid.pairs) for note in release_notes(name)),
             *device_remarks(grid, config.engine),
-            *_of_engine(config),
+            *dict.fromkeys(note for device in config.device for note in engine_notes(config.engine, device=device)),
             *unheard_knobs(config, plan),
             *inert.remarks,
             *inert_settings(config, plan),
@@ -421,11 +421,6 @@ def _acceptance(config: SweepConfig, plan: SweepPlan) -> dict[str, Any] | None:
     if plan.law is None and "acceptance.alpha_token" in {*config.axes, *config.set}:
         return None
     return law_facts(plan.law or resolve_acceptance(None, find_scheme(config.scheme)))
-
-
-def _of_engine(config: SweepConfig) -> list[str]:
-    """What the engine adds; a measured machine's file has its own terms."""
-    return list(dict.fromkeys(note for device in config.device for note in engine_notes(config.engine, device=device)))
 
 
 def _status_of_engine(config: SweepConfig) -> dict[str, str]:

@@ -165,13 +165,8 @@ def _caption(result: TreeResult) -> list[str]:
         schedule_in_words(result),
         law_in_words(result),
         proof_in_words(result),
-        tree_provenance(result),
+        provenance(result) if result.proof.tree else str(result.statement),
     ]
-
-
-def tree_provenance(result: TreeResult) -> str:
-    """Where acceptance comes from and what was priced."""
-    return provenance(result) if result.proof.tree else str(result.statement)
 
 
 def _more_nodes(result: TreeResult) -> list[str]:

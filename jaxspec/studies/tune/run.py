@@ -357,7 +357,8 @@ class Tuning:
             (stage, place): path[place]
             for stage, start in starts.items()
             for path in [self._ascend(stage, pricing, start, goal, ascent, device)]
-            for place in _snapshots(config.steps)
+            # The last, and two before it, evenly spread.
+            for place in sorted({config.steps - 1 - round(i * config.steps / 3) for i in range(3)})
         }
         scored = self._score_candidates("tuned drafts", device, pricing, [*drafts.values(), uniform.knobs])
         # Text that no step saw stops the ascent where it stops to pay.
@@ -459,11 +460,6 @@ def _roundings(soft: Knobs) -> list[Knobs]:
         for shift in _ROUNDING_SHIFTS
         if whole
     ]
-
-
-def _snapshots(steps: int) -> list[int]:
-    """Steps whose drafts are made and measured: the last, and two before it, evenly spread."""
-    return sorted({steps - 1 - round(i * steps / 3) for i in range(3)})
 
 
 #: Bits by which whole knobs are moved before they are rounded.

@@ -4,11 +4,9 @@ from hwmodels.step.capacity import HeldBytes, activation_buffer_bytes, held_byte
 from hwmodels.step.energy import StepEnergy, idle_energy, memory_energy, step_energy
 from hwmodels.step.priced_steps import PricedStep, group_step, price_steps
 from hwmodels.step.roofline_cases import (
-    Drafting,
     MixedSpeedup,
     compute_bound_speedup,
     draft_ratio,
-    memory_bound_floor,
     memory_bound_speedup,
     mixed_speedup,
 )
@@ -28,7 +26,6 @@ from hwmodels.step.step_cost import (
 __all__ = [
     "STEP_PARTS",
     "DecoderCost",
-    "Drafting",
     "HeldBytes",
     "MixedSpeedup",
     "OnChipCost",
@@ -44,7 +41,6 @@ __all__ = [
     "held_bytes",
     "idle_energy",
     "longest_context",
-    "memory_bound_floor",
     "memory_bound_speedup",
     "memory_energy",
     "memory_time",

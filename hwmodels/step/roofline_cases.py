@@ -8,8 +8,6 @@ Source: Boosting the Performance of Tree-Based Speculative Decoding of LLMs on F
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
-
 import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -17,17 +15,12 @@ from jaxtyping import Array, Float
 from hwmodels.numerics.scalars import Number, as_float, same_rank
 
 __all__ = [
-    "Drafting",
     "MixedSpeedup",
     "compute_bound_speedup",
     "draft_ratio",
-    "memory_bound_floor",
     "memory_bound_speedup",
     "mixed_speedup",
 ]
-
-#: How long drafting takes beyond the ridge: as long as before it, or in proportion to the verification, as Eq. (14) is printed.
-Drafting: TypeAlias = Literal["resolved", "printed"]
 
 
 def draft_ratio(draft_parameters: Number, target_parameters: Number, depth: Number) -> Float[Array, "... length"]:
@@ -64,17 +57,6 @@ def memory_bound_speedup(accepted_tokens: Number, ratio: Number) -> Float[Array,
     return jnp.asarray(as_float(accepted_tokens)) / (1.0 + as_float(ratio))
 
 
-def memory_bound_floor(accepted_tokens: Number, *, largest_ratio: Number = 0.5) -> Float[Array, "... length"]:
-    """What a memory-bound speedup exceeds as long as alpha(x) < `largest_ratio`: AAT(x) / (1 + 1/2), above 1 if AAT > 1.5.
-
-    Args:
-        accepted_tokens: "*b length".
-        largest_ratio: "*b length" or one number, >= 0.
-    Source: Eq. (12).
-    """
-    return memory_bound_speedup(accepted_tokens, largest_ratio)
-
-
 @flax.struct.dataclass
 class MixedSpeedup:
     """Speedup that is bound by memory at first and by arithmetic beyond the ridge."""
@@ -86,9 +68,7 @@ class MixedSpeedup:
     best_length: Float[Array, "*b"]  # may have a speedup below 1; `decide` says whether to use it
 
 
-def mixed_speedup(
-    lengths: Number, accepted_tokens: Number, *, ratio: Number, ridge: Number, drafting: Drafting = "resolved"
-) -> MixedSpeedup:
+def mixed_speedup(lengths: Number, accepted_tokens: Number, *, ratio: Number, ridge: Number) -> MixedSpeedup:
     """Speedup on both sides of the ridge, and the best of either.
 
     Args:
@@ -96,23 +76,16 @@ def mixed_speedup(
         accepted_tokens: "*b length".
         ratio: "*b length", alpha(x) >= 0: drafting over one autoregressive step.
         ridge: "*b", x_R >= 1; T_v(x) is T_v(1) below it and (x / x_R) T_v(1) from it on.
-        drafting: static; "resolved" is AAT / (x / x_R + alpha) beyond the ridge, from Eq. (7) and (10); "printed" is
-            Eq. (14), AAT x_R / (x (1 + alpha)), in which drafting takes longer along with the verification.
-    Raises:
-        ValueError: another `drafting`.
     Source: Eq. (13) to (15).
-    Departs: Eq. (14) prints no maximum over x; its text asks for one. The two forms agree up to the ridge.
+    Departs: beyond the ridge AAT / (x / x_R + alpha), from Eq. (7) and (10). Eq. (14) prints AAT x_R / (x (1 + alpha)), in
+        which drafting takes longer along with the verification, and no maximum over x, which its text asks for.
     Gradient: right for every input; a kink at the ridge.
     """
-    if drafting not in ("resolved", "printed"):
-        raise ValueError(f"drafting is {drafting!r}; it must be 'resolved' or 'printed'")
     accepted = jnp.asarray(as_float(accepted_tokens))
     ridge = jnp.asarray(as_float(ridge), accepted.dtype)[..., None]
     length = jnp.asarray(as_float(lengths), accepted.dtype)
     accepted, ridge, length, ratio = same_rank(accepted, ridge, length, as_float(ratio))
-    slower = jnp.maximum(length / ridge, 1.0)
-    cycle = slower + ratio if drafting == "resolved" else slower * (1.0 + ratio)
-    speedup = accepted / cycle
+    speedup = accepted / (jnp.maximum(length / ridge, 1.0) + ratio)
     length = jnp.broadcast_to(length, speedup.shape)
     chosen = jnp.argmax(speedup, axis=-1)
     return MixedSpeedup(

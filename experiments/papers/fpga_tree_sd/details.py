@@ -46,7 +46,6 @@ from hwmodels.speculation.verification_length import best_schedule, generation_t
 from hwmodels.step.roofline_cases import (
     compute_bound_speedup,
     draft_ratio,
-    memory_bound_floor,
     memory_bound_speedup,
     mixed_speedup,
 )
@@ -233,7 +232,7 @@ def roofline_cases(outcome: Outcome) -> list[dict[str, Any]]:
                 "model": float(np.max(run.performance[place] * step_s)),
                 "mixed": float(mixed.best),
                 "memory_bound": float(np.max(memory_bound_speedup(accepted, ratio))),
-                "memory_bound_floor": float(np.max(memory_bound_floor(accepted))),
+                "memory_bound_floor": float(np.max(memory_bound_speedup(accepted, 0.5))),
                 "compute_bound": float(np.max(compute_bound_speedup(LENGTHS, accepted, ratio))),
             }
         )

@@ -1,4 +1,4 @@
-"""Effective performance: a case by hand, the paper's limits, both readings of Eq. (14), switching against summing by steps."""
+"""Effective performance: a case by hand, the paper's limits, switching against summing by steps."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -50,24 +50,21 @@ def test_not_to_speculate_is_an_answer():
     assert not bool(decide(LENGTHS, effective, 1.0 / effective[2]).speculate)
 
 
-@pytest.mark.parametrize("drafting", ["resolved", "printed"])
-def test_mixed_case_by_hand_and_its_limits(drafting):
-    # Below the ridge of 5: 1.7 / 1.1 and 2.4 / 1.2. Beyond it, resolved: 3 / (1.6 + 0.3); printed: 3 / (1.6 * 1.3).
-    found = mixed_speedup(LENGTHS, ACCEPTED, ratio=DRAFT_S / 10, ridge=5.0, drafting=drafting)
-    beyond = {"resolved": [3 / 1.9, 3.4 / 3.6], "printed": [3 / (1.6 * 1.3), 3.4 / (3.2 * 1.4)]}[drafting]
-    assert found.by_length.tolist() == pytest.approx([1 / 1.05, 1.7 / 1.1, 2.0, *beyond])
+def test_mixed_case_by_hand_and_its_limits():
+    # Below the ridge of 5: 1.7 / 1.1 and 2.4 / 1.2. Beyond it 3 / (1.6 + 0.3).
+    found = mixed_speedup(LENGTHS, ACCEPTED, ratio=DRAFT_S / 10, ridge=5.0)
+    assert found.by_length.tolist() == pytest.approx([1 / 1.05, 1.7 / 1.1, 2.0, 3 / 1.9, 3.4 / 3.6])
     assert float(found.below_ridge) == pytest.approx(2.0)
-    assert float(found.above_ridge) == pytest.approx(beyond[0])
+    assert float(found.above_ridge) == pytest.approx(3 / 1.9)
     assert (float(found.best), float(found.best_length)) == (pytest.approx(2.0), 4.0)
 
     alpha = np.linspace(0.02, 0.4, GRID.size)
-    at = lambda ridge: mixed_speedup(GRID, LAW, ratio=alpha, ridge=ridge, drafting=drafting)
+    at = lambda ridge: mixed_speedup(GRID, LAW, ratio=alpha, ridge=ridge)
     np.testing.assert_allclose(at(1e6).by_length, memory_bound_speedup(LAW, alpha), rtol=1e-6)
     assert float(at(1e6).above_ridge) == 0.0
     assert float(at(1.0).below_ridge) == 0.0
     assert np.all(np.asarray(at(1.0).by_length) < 1)
-    if drafting == "resolved":
-        np.testing.assert_allclose(at(1.0).by_length, compute_bound_speedup(GRID, LAW, alpha), rtol=1e-6)
+    np.testing.assert_allclose(at(1.0).by_length, compute_bound_speedup(GRID, LAW, alpha), rtol=1e-6)
 
 
 @pytest.mark.device_matrix
@@ -78,10 +75,7 @@ def test_gradients(check_gradient):
     )
 
     def mixed(leaves):
-        forms = [
-            mixed_speedup(LENGTHS, leaves[0], ratio=leaves[1], ridge=leaves[2], drafting=form)
-            for form in ("resolved", "printed")
-        ]
-        return sum(jnp.sum(jnp.sin(found.by_length)) + found.above_ridge for found in forms)
+        found = mixed_speedup(LENGTHS, leaves[0], ratio=leaves[1], ridge=leaves[2])
+        return jnp.sum(jnp.sin(found.by_length)) + found.above_ridge
 
     check_gradient(mixed, (ACCEPTED, DRAFT_S / 10, jnp.asarray(5.3)))

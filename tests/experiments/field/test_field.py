@@ -242,3 +242,14 @@ def test_the_shipped_acceptance_is_that_of_the_rows():
     chain = next(row for row in PUBLISHED_ROWS if row.tokens_per_cycle is not None and row.draft_length == 3)
     alpha = alpha_token(chain)
     assert 1 + alpha + alpha**2 + alpha**3 == pytest.approx(chain.tokens_per_cycle, rel=1e-4)
+
+
+@pytest.mark.device_matrix
+def test_a_network_is_a_network_by_any_name(tmp_path):
+    """Its interval has the scatter of small networks, also where the row calls it an assistant."""
+    widths = []
+    for name in ("separate_model", "assistant"):
+        rows = read_rows(written(tmp_path, draft_kind=name))
+        (answer,) = answers(rows, pricing.price_rows(rows))
+        widths.append(answer["high"] / answer["low"])
+    assert widths[0] == widths[1]

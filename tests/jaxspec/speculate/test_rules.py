@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from rules_samples import BROKEN_RULES, verify_chain
+from rules_samples import BROKEN_RULES, dirichlet, table_pairs, verify_chain
 
 from jaxspec.speculate.sampling import Decoding, token_distribution
 from jaxspec.speculate.tree_rules import acceptance_probability, residual_distribution
@@ -15,19 +15,6 @@ def conditional_tables(draw):
     return [draw((VOCAB,) * length) for length in range(DRAFT_LENGTH + 1)]
 
 
-def dirichlet(rng, *, zeros=0.0):
-    def draw(lead):
-        weight = rng.exponential(size=(*lead, VOCAB)) * (rng.random((*lead, VOCAB)) >= zeros)
-        weight[..., 0] += weight.sum(axis=-1) == 0
-        return weight / weight.sum(axis=-1, keepdims=True)
-
-    return draw
-
-
-def one_hot(rng):
-    return lambda lead: np.eye(VOCAB)[rng.integers(VOCAB, size=lead)]
-
-
 def supported_on(tokens, rng):
     def draw(lead):
         weight = rng.exponential(size=(*lead, VOCAB)) * np.isin(np.arange(VOCAB), tokens)
@@ -38,17 +25,13 @@ def supported_on(tokens, rng):
 
 def table_cases():
     rng = np.random.default_rng(0)
-    cases = {
-        "random": (dirichlet(rng), dirichlet(rng)),
-        "zeros in the draft": (dirichlet(rng), dirichlet(rng, zeros=0.5)),
-        "zeros in the target": (dirichlet(rng, zeros=0.5), dirichlet(rng)),
-        "zeros in both": (dirichlet(rng, zeros=0.5), dirichlet(rng, zeros=0.5)),
+    few = dirichlet(rng, VOCAB, zeros=0.5)
+    cases = table_pairs(rng, VOCAB, 0.5) | {
+        "zeros in both": (few, few),
         "nothing in common": (supported_on([0, 3], rng), supported_on([1, 2, 4], rng)),
-        "both greedy": (one_hot(rng), one_hot(rng)),
-        "a greedy draft": (dirichlet(rng), one_hot(rng)),
     }
     cases = {name: tuple(map(conditional_tables, pair)) for name, pair in cases.items()}
-    same = conditional_tables(dirichlet(rng))
+    same = conditional_tables(dirichlet(rng, VOCAB))
     return cases | {"equal": (same, same)}
 
 

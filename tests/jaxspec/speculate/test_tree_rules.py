@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from long_runs import optimized_jit
+from rules_samples import dirichlet, table_pairs
 from scipy import stats
 
 from jaxspec.speculate import tree_rules
@@ -25,31 +26,11 @@ TREES = {
 # --- Exact enumeration: any tree, tables that depend on all tokens before ------------------------------------------------
 
 
-def dirichlet(rng, *, zeros=0.0):
-    def draw(lead):
-        weight = rng.exponential(size=(*lead, VOCAB)) * (rng.random((*lead, VOCAB)) >= zeros)
-        weight[..., 0] += weight.sum(axis=-1) == 0
-        return weight / weight.sum(axis=-1, keepdims=True)
-
-    return draw
-
-
-def one_hot(rng):
-    return lambda lead: np.eye(VOCAB)[rng.integers(VOCAB, size=lead)]
-
-
 def table_cases():
     rng = np.random.default_rng(7)
-    pairs = {
-        "random": (dirichlet(rng), dirichlet(rng)),
-        "zeros in the draft": (dirichlet(rng), dirichlet(rng, zeros=0.6)),
-        "zeros in the target": (dirichlet(rng, zeros=0.5), dirichlet(rng)),
-        "both greedy": (one_hot(rng), one_hot(rng)),
-        "a greedy draft": (dirichlet(rng), one_hot(rng)),
-    }
     tables = lambda draw: [draw((VOCAB,) * length) for length in range(DEPTH + 1)]
-    cases = {name: (tables(target), tables(draft)) for name, (target, draft) in pairs.items()}
-    same = tables(dirichlet(rng))
+    cases = {name: tuple(map(tables, pair)) for name, pair in table_pairs(rng, VOCAB, 0.6).items()}
+    same = tables(dirichlet(rng, VOCAB))
     return cases | {"equal": (same, same)}
 
 

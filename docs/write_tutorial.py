@@ -19,7 +19,7 @@ from page_commands import split_commands
 from run_notebooks import plain_png
 
 import jaxspec as js
-from hwmodels.catalog.device_template import DEVICE_TEMPLATE
+from hwmodels.catalog.device_entries import DEVICE_TEMPLATE
 from jaxspec.studies.study import find_study
 
 ROOT = Path(__file__).parents[1]

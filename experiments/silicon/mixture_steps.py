@@ -38,34 +38,7 @@ DISTRIBUTION = "power_law_1.2"
 BAR = 0.08
 
 #: What changed for whole experts, and what rows that miss the bar suffer from, as the tables show it.
-_WHOLE_EXPERTS = """\
-With whole experts the busiest of 8 GPUs decides, and the tables time that one under a power law of loads. Since [record
-0044](../decisions/0044-several-devices.md) the model multiplies on it as many tokens as that law's popularity and a
-random placement give it, where it had the mean's before. vLLM's experts are those of its own tables, no longer
-TensorRT-LLM's; its Triton kernels pass over the choices of all experts on every GPU. Mean errors of Qwen3-235B-A22B with
-whole experts, before and now:
-
-| GPU | engine | prefill, before | now | decoding, before | now |
-| --- | --- | ---: | ---: | ---: | ---: |
-| h100-sxm | trtllm | 16.3 % | 9.5 % | 19.3 % | 16.1 % |
-| h200-sxm | trtllm | 18.5 % | 7.1 % | 7.3 % | 4.3 % |
-| h100-sxm | vllm | 29.0 % | 9.3 % | 7.4 % | 5.2 % |
-| h200-sxm | vllm | 29.2 % | 6.0 % | 5.1 % | 3.3 % |
-| h100-sxm | sglang | 45.1 % | 37.6 % | 12.9 % | 9.6 % |
-| h200-sxm | sglang | 44.5 % | 36.7 % | 14.6 % | 12.0 % |
-
-What still misses the bar:
-
-* **SGLang's experts are priced by the fit to TensorRT-LLM's**, which take 4.3 ms for 8192 tokens of a layer of
-  Qwen3-235B-A22B on one H200, SGLang's 9.9. Its tiles depend on whether somebody tuned them for a network's sizes, and six
-  numbers miss its tables by 17 % (H200) and 25 % (H100) on networks held out. In whole steps they would help where experts
-  are whole (Qwen's prefill 8.1 and 11.4 %) and harm where they are shared (22.6 and 19.9 %, now 10.0 and 10.3), so they do
-  not ship. **With `--engine sglang --expert-parallel`, times of prefill and of large batches are lower ends.**
-* **DeepSeek-V3's experts are in no 16-bit table.** The package scales others, with TensorRT-LLM to the time of 25 experts
-  on one GPU for 4 tokens, which choose 4 on each. Its rows say little of the model: decoding with whole experts went from
-  25.3 to 27.7 % on H200.
-* **TensorRT-LLM on H100 fell back to another kernel** from 160 to 768 tokens, which takes 1.5 to 7 times as long as its
-  neighbours; such launches are left out of the fit (batch 256, prompts of 512)."""
+_WHOLE_EXPERTS = Path(__file__).with_name("mixture_steps.md").read_text(encoding="utf-8").rstrip("\n")
 
 
 @dataclasses.dataclass(frozen=True)

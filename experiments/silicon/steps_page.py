@@ -240,54 +240,7 @@ def priced_csv(cells: Sequence[Cell], seconds: dict[str, npt.NDArray[np.float64]
     return "\n".join([",".join([*names, "composed_s", "model_s", "roofline_s"]), *rows, ""])
 
 
-_INTRODUCTION = """\
-# Whole steps
-
-*How exact are predicted times of whole steps?* This page compares them with the same steps *composed*, that is, added up, from
-measured kernels, by the package that publishes the kernels ({source}). The model was fitted to single kernels, never to a step.
-`python -m experiments.silicon --steps` writes this page from committed cells. Status: predicted from calibrated kernels.
-
-| column | meaning |
-| --- | --- |
-| cells | steps of Llama-3.1-8B or Qwen3-8B with 16-bit weights (with 8-bit KV: of Llama-3.1-8B only): \
-decoding at batches 1 to 256 and contexts of 128 to 32768 tokens, or prefill of 1 to 16 prompts of 512 to 8192 tokens |
-| mean, largest | of the absolute value of model / composed - 1, over the cells |
-| at batch, tokens | the cell with the largest error |
-| bias | mean of model / composed - 1 |
-| products, attention, rest | mean errors of these parts; rest is norms, embedding and gated activation \
-(the model counts the gated activation with its product) |
-| roofline | mean error of the data sheet's peak and bandwidth without any latency |
-| GenZ | mean error of {peer} with the same data sheet and its own defaults; it knows no engines and is asked for 16 bits only |
-| GenZ, one factor | the same, its times multiplied by the row's median of composed / GenZ, so that it has seen the answers |
-
-Targets: in decoding a mean of 5 % and no cell above 15 %, in prefill 8 % and 20 %. **Rows that miss a target are bold.**
-
-* Neither the package nor the model adds time between kernels.
-* **GenZ** is the one public model of such steps that `pip` installs; LLMCompass and Calculon have no package and were not
-  run. One factor for each row, which only somebody who has measured the GPU knows, takes its prefill to 2.6 to 6.2 % (the
-  model: 1.3 to 4.2 %), in two rows nearer than the model. Its decoding stays 3.6 to 17 % off, because launches and attention
-  do not grow as a roofline does; in one row, the RTX PRO 6000 with TensorRT-LLM, it is nearer than the model.
-* Attention: the package's measured kernels may find the context in the second-level cache, up to its size. The model reads
-  every context from memory, because in a step the weights pass through the same cache. So it is slower than composed cells
-  there, most on the L40S and the RTX PRO 6000, which have large caches.
-
-What makes the largest cells ([record 0038](../decisions/0038-kernels-by-engine.md)):
-
-* **A100 with vLLM and SGLang: contexts beyond the tables**, which end at 262144 tokens (vLLM) and at 8192 of a sequence
-  (SGLang). There the package extrapolates to a bandwidth that falls with the context, against all measured rows. Within the
-  tables no cell errs by more than 9.1 % (vLLM) and 11.8 % (SGLang).
-* **L40S and RTX PRO 6000 with TensorRT-LLM: products from the cache.** Of the times of up to 16 rows by matrices of 30 to
-  120 MB, 31 and 11 % are faster than the data sheet's memory, none of vLLM's and SGLang's. Fits leave such matrices out,
-  composed cells do not.
-* **The same with 8-bit KV, one or two sequences of 16384 tokens and more**: the kernel does not cut contexts, so that it takes
-  more than twice as long as that of 16 bits. Fewer bits never take longer in the model: it stores keys and values wider and
-  takes the faster kernel.
-* **Prefill of Qwen3-8B**: the package adds 26.4 µs to attention in each layer, on every GPU, with every engine, for 512 tokens
-  as for 131072. No table holds this time. Without it the largest cells of the B200 are 10.5 to 12.2 %, that of the H200
-  with SGLang 18.2 %.
-* **Single times** that their neighbours contradict: 512 rows with SGLang on the H200, 768 and 1024 rows of its FP8 blocks on
-  the H100.
-"""
+_INTRODUCTION = Path(__file__).with_name("steps_page.md").read_text(encoding="utf-8")
 
 
 def page(errors: Sequence[StepErrors]) -> str:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -60,6 +61,10 @@ class DeviceEntry:
             first, "data sheet only"
         )
 
+
+#: A file to begin with, accepted as it is: every number that a file may give, with its unit and default. Lines behind "#~ " are
+#: optional and may be used by deleting "#~ "; those behind "#= " take the place of [technology].
+DEVICE_TEMPLATE = Path(__file__).with_name("device_template.toml").read_text(encoding="utf-8")
 
 #: Decoders whose kind alone says how many symbols a unit puts out per cycle, with the source; others depend on their width.
 _OWN_RATES = {"huffman_cam": (1.0, "derived: a unit matches one codeword per cycle, Huff-LLM, sec. 3.2")}

@@ -180,7 +180,7 @@ def devices(name: str | None, sources: bool, example: bool, json_file: str | Non
     if example:
         if name or sources or json_file:
             raise InputError("--example prints a device's file and stops; leave everything else out")
-        from hwmodels.catalog.device_template import DEVICE_TEMPLATE
+        from hwmodels.catalog.device_entries import DEVICE_TEMPLATE
 
         click.echo(DEVICE_TEMPLATE, nl=False)
         return

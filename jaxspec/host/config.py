@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from pathlib import Path
 from typing import Literal
 
 from jaxspec.errors import InputError
@@ -83,55 +84,7 @@ class CalibrateConfig(Settings):
 
 
 #: Times of no machine in particular: those of a form, with 2 % of noise.
-EXAMPLE = """\
-part,weight_bits,batch,tokens,inner,outer,context_tokens,heads,kv_heads,head_dim,architecture,layers,draft_layers,vocab_size,read_bytes,seconds
-product,16,1,1,2048,2048,,,,,,,,,,9.63e-06
-product,16,1,2,2048,2048,,,,,,,,,,8.79e-06
-product,16,1,8,2048,2048,,,,,,,,,,9.36e-06
-product,16,1,32,2048,2048,,,,,,,,,,9.3e-06
-product,16,1,128,2048,2048,,,,,,,,,,9.87e-06
-product,16,1,512,2048,2048,,,,,,,,,,1.54e-05
-product,16,1,1,2048,8192,,,,,,,,,,2.4e-05
-product,16,1,2,2048,8192,,,,,,,,,,2.49e-05
-product,16,1,8,2048,8192,,,,,,,,,,2.46e-05
-product,16,1,32,2048,8192,,,,,,,,,,2.71e-05
-product,16,1,128,2048,8192,,,,,,,,,,2.7e-05
-product,16,1,512,2048,8192,,,,,,,,,,4.83e-05
-product,16,1,1,8192,2048,,,,,,,,,,2.48e-05
-product,16,1,2,8192,2048,,,,,,,,,,2.47e-05
-product,16,1,8,8192,2048,,,,,,,,,,2.46e-05
-product,16,1,32,8192,2048,,,,,,,,,,2.52e-05
-product,16,1,128,8192,2048,,,,,,,,,,2.72e-05
-product,16,1,512,8192,2048,,,,,,,,,,4.84e-05
-attention,,1,1,,,1024,32,8,64,,,,,,1.16e-05
-attention,,1,9,,,1024,32,8,64,,,,,,1.14e-05
-attention,,16,1,,,1024,32,8,64,,,,,,9.25e-05
-attention,,16,9,,,1024,32,8,64,,,,,,9.54e-05
-attention,,1,1,,,4096,32,8,64,,,,,,2.74e-05
-attention,,1,9,,,4096,32,8,64,,,,,,2.69e-05
-attention,,16,1,,,4096,32,8,64,,,,,,0.000343
-attention,,16,9,,,4096,32,8,64,,,,,,0.000348
-step,16,1,1,,,1024,,,,llama-3.2-1b,16,,,,0.00234
-step,16,1,5,,,1024,,,,llama-3.2-1b,16,,,,0.00225
-step,16,1,9,,,1024,,,,llama-3.2-1b,16,,,,0.00227
-step,16,16,1,,,1024,,,,llama-3.2-1b,16,,,,0.00367
-step,16,16,5,,,1024,,,,llama-3.2-1b,16,,,,0.00372
-step,16,1,1,,,1024,,,,llama-3.2-1b,4,,,,0.000888
-step,16,1,5,,,1024,,,,llama-3.2-1b,4,,,,0.000919
-step,16,1,9,,,1024,,,,llama-3.2-1b,4,,,,0.000923
-step,16,16,1,,,1024,,,,llama-3.2-1b,4,,,,0.00126
-step,16,16,5,,,1024,,,,llama-3.2-1b,4,,,,0.00142
-stream,,,,,,,,,,,,,,268435456,0.000169
-stream,,,,,,,,,,,,,,1073741824,0.000731
-lookup,,1,1,2048,,,,,,,,,128256,,1.96e-06
-lookup,,1,16,2048,,,,,,,,,128256,,1.95e-06
-lookup,,1,256,2048,,,,,,,,,128256,,2.27e-06
-sampling,,1,1,,,,,,,,,,32000,,1.18e-05
-sampling,,1,16,,,,,,,,,,32000,,3.59e-05
-sampling,,1,64,,,,,,,,,,32000,,0.000113
-sampling,,1,1,,,,,,,,,,128256,,1.36e-05
-sampling,,1,16,,,,,,,,,,128256,,6.7e-05
-"""
+EXAMPLE = Path(__file__).with_name("example.csv").read_text(encoding="utf-8")
 
 
 _HELP = """Measure this machine and write a file for --device.

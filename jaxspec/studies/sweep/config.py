@@ -30,29 +30,7 @@ SIZES = (1e-20, 1e20)
 
 
 #: A sweep to begin with, printed by `jaxspec sweep --example`.
-EXAMPLE = """\
-# jaxspec sweep sweep.toml: every combination of the axes is one design point.
-architecture = ["llama-3.1-8b"]     # catalog names or config.json files
-device = ["rtx-4090"]               # catalog names or TOML files
-scheme = "cassandra1"               # widths to begin with: see jaxspec predict --help
-max_draft_length = 8
-
-[set]                               # numbers that differ from device, network and workload as they are
-"workload.context_tokens" = 4096
-
-[axes]                              # a list, or a range: scale is "log" or "linear"
-"device.memory.bandwidth_bytes_per_s" = { from = 2e11, to = 4e12, points = 24, scale = "log" }
-"workload.batch" = [1, 2, 4, 8, 16]
-"footprint.draft_weight_bits" = { from = 3, to = 8, points = 11 }
-"acceptance.alpha_token" = [0.7, 0.8, 0.9]
-
-[pareto]                            # the figure: two results or axes, and which way is better
-x = "device.memory.bandwidth_bytes_per_s"
-y = "tokens_per_s"
-better_x = "low"
-better_y = "high"
-group = ["workload.batch"]          # a front for each value
-"""
+EXAMPLE = Path(__file__).with_name("example.toml").read_text(encoding="utf-8")
 
 
 def _end_of_range(help: str, key: str) -> float:  # noqa: A002

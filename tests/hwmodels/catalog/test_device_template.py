@@ -7,8 +7,7 @@ import tomllib
 import pytest
 
 from hwmodels import chip_bill
-from hwmodels.catalog.device_entries import parse_device
-from hwmodels.catalog.device_template import DEVICE_TEMPLATE
+from hwmodels.catalog.device_entries import DEVICE_TEMPLATE, parse_device
 from hwmodels.catalog.forms import form_of
 from hwmodels.chip.blocks import Technology
 from hwmodels.compute.systolic.unit import SystolicUnit

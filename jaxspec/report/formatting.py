@@ -8,7 +8,7 @@ from typing import Any
 
 from hwmodels import catalog
 from hwmodels.numerics.units import GB, GIGA, KB, MB, MEGA, MICRO, MILLI, NANO, TB, TERA
-from jaxspec.results.network_results import Configuration, ConfigurationsResult, MeasuredResult, PricedResult
+from jaxspec.results.network_results import Configuration, ConfigurationsResult, MeasuredResult
 from jaxspec.results.records import finite, significant
 
 __all__ = [
@@ -50,13 +50,13 @@ def configurations(result: ConfigurationsResult) -> dict[str, Configuration]:
     return {name: present[name] for name in in_order(present, CONFIGURATIONS)}
 
 
-def architecture_title(result: MeasuredResult | PricedResult) -> str:
+def architecture_title(result: Any) -> str:
     """What a person calls the priced architecture."""
     name = result.architecture or "unnamed architecture"
     return catalog.architecture_title(name) if name in catalog.architecture_names() else name
 
 
-def device_title(result: MeasuredResult | PricedResult) -> str:
+def device_title(result: Any) -> str:
     """What a person calls the device."""
     name = device_name(result)
     if title := getattr(result, "device_title", None):
@@ -64,7 +64,7 @@ def device_title(result: MeasuredResult | PricedResult) -> str:
     return catalog.device_title(name) if name in catalog.device_names() else name
 
 
-def device_name(result: MeasuredResult | PricedResult) -> str:
+def device_name(result: Any) -> str:
     """The device as the result names it."""
     return result.device or "unnamed device"
 

@@ -25,7 +25,7 @@ from jaxspec.report.formatting import (
 )
 from jaxspec.report.terminal import Table
 from jaxspec.results import STATUSES
-from jaxspec.results.network_results import DecodingSettings, Lossless, MeasuredResult, PricedResult, WorkloadSettings
+from jaxspec.results.network_results import DecodingSettings, Lossless, MeasuredResult, WorkloadSettings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,7 +82,7 @@ class Section:
         remarks: sentences behind the device's assumptions.
     """
 
-    result: MeasuredResult | PricedResult
+    result: Any  # with `architecture` and `device`
     title: str
     headlines: Sequence[str]
     tables: Sequence[Grid[Any] | Table]

@@ -279,7 +279,7 @@ class NestedKV(_Nested):
 
 
 @functools.cache
-def _of_model(cache: NestedKV) -> Callable[..., BitsRead]:
+def _of_model(cache: NestedKV) -> Callable[..., Any]:
     return run_on_host(cache.of_model)
 
 

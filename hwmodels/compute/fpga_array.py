@@ -32,9 +32,7 @@ from hwmodels.numerics.fields import POSITIVE, SHARE, number
 from hwmodels.numerics.folds import smooth_folds
 from hwmodels.numerics.scalars import Leaf, Number, as_float, same_rank, with_last_axis
 
-__all__ = [
-    "FpgaArray",
-]
+__all__ = ["FpgaArray"]
 
 
 @flax.struct.dataclass

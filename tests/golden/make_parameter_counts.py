@@ -1,13 +1,12 @@
 """Count the parameters of networks that transformers builds from a config.json, which the catalog is tested with.
 
-Needs torch and transformers, and nothing of ours: `python tests/golden/make_parameter_counts.py` writes
-`tests/hwmodels/data/parameter_counts.json`; with `--check` it counts anew and compares. Networks are built on torch's
-meta device, without weights. What is counted is what a checkpoint stores: every tensor of the state dictionary, tied ones
+Needs torch and transformers, and nothing of ours: `python tests/golden/make_parameter_counts.py` counts the networks of all
+configurations in `tests/hwmodels/data/parameter_counts.json` anew and writes it; with `--check` it compares. A new case is a name
+with its "config" in that file. Networks are built on torch's meta device, without weights. What is counted is what a checkpoint stores: every tensor of the state dictionary, tied ones
 once. Counts are by group: "embed", "attention" (its matrices), "ffn" (matrices of dense layers), "router", "experts",
 "shared", "lm_head", and "norm" for every vector; "window_layers" are those with a window or chunks, where the configuration
 says so layer by layer, "linear_layers" those with linear attention. "layers_and_hidden_size" are what a family has where a
 file states neither.
-Cases are in `parameter_count_releases.py` and `parameter_count_cases.py`.
 """
 
 from __future__ import annotations
@@ -21,8 +20,6 @@ from typing import Any
 
 import torch
 import transformers
-from parameter_count_cases import variants
-from parameter_count_releases import RELEASES
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 OUT = Path(__file__).parents[1] / "hwmodels" / "data" / "parameter_counts.json"
@@ -86,18 +83,17 @@ def main() -> None:
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
     transformers.logging.set_verbosity_error()
-    cases = {name: {"config": raw, "counts": count(raw)} for name, raw in (RELEASES | variants()).items()}
+    stored = json.loads(OUT.read_text(encoding="utf-8"))
+    given = {name: case["config"] for name, case in stored["cases"].items()}
+    cases = {name: {"config": raw, "counts": count(raw)} for name, raw in given.items()}
     families = sorted({case["config"]["model_type"] for case in cases.values()})
     classes = {family: CONFIG_MAPPING[family]() for family in families}
     sizes_of = {family: [config.num_hidden_layers, config.hidden_size] for family, config in classes.items()}
     if check:
-        stored = json.loads(OUT.read_text(encoding="utf-8"))
         differing = ["defaults"] if stored["layers_and_hidden_size"] != sizes_of else []
-        stored = stored["cases"]
-        differing += [name for name in cases.keys() | stored.keys() if cases.get(name) != stored.get(name)]
+        differing += [name for name, case in cases.items() if case != stored["cases"][name]]
         print(f"{len(cases)} cases counted; differing: {sorted(differing) or 'none'}")
         sys.exit(bool(differing))
-    OUT.parent.mkdir(exist_ok=True)
     # One line per case.
     lines = [f"  {json.dumps(name)}: {json.dumps(case)}" for name, case in cases.items()]
     head = f'{{"transformers": "{transformers.__version__}",\n"layers_and_hidden_size": {json.dumps(sizes_of)},\n"cases": {{\n'

@@ -1,10 +1,11 @@
 """Count the parameters of networks that transformers builds from a config.json, which the catalog is tested with.
 
 Needs torch and transformers, and nothing of ours: `python tests/golden/make_parameter_counts.py` counts the networks of all
-configurations in `tests/hwmodels/data/parameter_counts.json` anew and writes it; with `--check` it compares. A new case is a name
-with its "config" in that file. Networks are built on torch's meta device, without weights. What is counted is what a checkpoint stores: every tensor of the state dictionary, tied ones
-once. Counts are by group: "embed", "attention" (its matrices), "ffn" (matrices of dense layers), "router", "experts",
-"shared", "lm_head", and "norm" for every vector; "window_layers" are those with a window or chunks, where the configuration
+configurations in `tests/hwmodels/data/parameter_counts.json` anew and writes it; with `--check` it compares. A new case is a
+name with its "config" in that file. Networks are built on torch's meta device, without weights. What is counted is what a
+checkpoint stores: every tensor of the state dictionary, tied ones once. Counts are by group: "embed", "attention" (its
+matrices), "ffn" (matrices of dense layers), "router", "experts", "shared", "lm_head", and "norm" for every vector;
+"window_layers" are those with a window or chunks, where the configuration
 says so layer by layer, "linear_layers" those with linear attention. "layers_and_hidden_size" are what a family has where a
 file states neither.
 """

@@ -34,10 +34,8 @@ def test_a_group_has_the_link_and_the_all_reduce_of_its_engine():
     ("settings", "words"),
     [
         ({"tensor_parallel": 3}, "tensor_parallel is 3, but llama-3.1-70b has 64 heads; give a divisor of it, such as"),
-        ({"tensor_parallel": 0}, "tensor_parallel is 0; allowed is 1 to 1024"),
         ({"tensor_parallel": 2, "link": "nvlink9"}, "unknown link 'nvlink9'; did you mean"),
         ({"link": "nvlink4"}, "link would have no effect: one device holds everything"),
-        ({"draft_tensor_parallel": 2}, "draft_tensor_parallel would have no effect"),
         ({"tensor_parallel": 2, "device": "hexagon-v75"}, "does not say how it is linked"),
     ],
 )

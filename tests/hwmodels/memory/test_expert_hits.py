@@ -18,10 +18,10 @@ RULES = {name: kind(0.4, 0.3) if kind is PowerLawHits else kind() for name, kind
 @pytest.fixture
 def reads(small):
     """Of a network with 20 experts, 3 for each token, some of them preferred."""
-    preferred = Routing(zipf_popularity(0.9, num_items=20))
     mixture = small.replace(num_moe_layers=2.0, num_experts=20.0, experts_per_token=3.0, expert_intermediate_size=9.0)
 
-    def build(routing=preferred, **changes):
+    def build(routing=None, **changes):
+        routing = Routing(zipf_popularity(0.9, num_items=20)) if routing is None else routing
         step = {"tokens": 1.0, "batch": 2.0, "context_tokens": 5.0, "kv_bits": 16.0} | changes
         shape = StepShape(weight_bits=uniform_weight_bits(8.5), **step)
         found = step_operators(mixture, shape, routing).experts

@@ -118,7 +118,9 @@ def _p_norm_slope(
     values_dot, temperature_dot = tangents
     parts = _parts(values, temperature, power)
     exact = functools.reduce(jnp.maximum, values)
-    ties = [(value == exact).astype(value.dtype) for value in values]
+    # A compiler may compute a value twice and round it otherwise: the largest would tie with none, and share no slope.
+    nearly = exact * (1.0 - 4.0 * jnp.finfo(exact.dtype).eps)
+    ties = [(value >= nearly).astype(value.dtype) for value in values]
     tied = functools.reduce(jnp.add, ties)
     # d norm / d value = root * share / ratio. At ratio 0 the limit is 0, and 1 where the norm is the sum.
     at_zero = (temperature >= 1.0).astype(exact.dtype)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from hwmodels import catalog
 from hwmodels.speculation.engine_logs import NO_ENGINE, EngineTerms
 
-__all__ = ["Engine", "engine_of"]
+__all__ = ["UNSEEN", "Engine", "engine_of"]
 
 #: Words of an engine in logs -> its name in the catalog; the first that is found counts.
 _NAMES = (
@@ -27,6 +27,9 @@ _OLDER = re.compile(r"\b202[345]\b|\bv?0\.(?:[0-9]|1[0-2])\b(?!\.dev)|\bv0(?![.0
 
 #: The engine whose terms bound what those without any may spend: the one that spends least of the measured.
 _MEASURED = "vllm"
+
+#: Standard deviation of log speedup where no group of rows is left to see it from.
+UNSEEN = 0.35
 
 #: The engine whose rows count where the kernels of an engine are not known.
 _USUAL_ROWS = "llama.cpp"
@@ -74,7 +77,7 @@ def engine_of(text: str) -> Engine:
         f"interval reaches down to what it would be with the terms of {_MEASURED}"
     )
     rows = catalog.engine_rows(_USUAL_ROWS) if name is None else None
-    return Engine(name, NO_ENGINE, catalog.engine(_MEASURED), catalog.engine_scatter(_MEASURED), (said,), rows)
+    return Engine(name, NO_ENGINE, catalog.engine(_MEASURED), {"other drafts": UNSEEN}, (said,), rows)
 
 
 def _version(name: str, text: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import nnls
 from scipy.stats import t as student
 
-from experiments.field.engines import engine_of
+from experiments.field.engines import UNSEEN, engine_of
 from experiments.field.networks import A_NETWORK
 from experiments.field.predict import Parts, predict
 from experiments.field.rows import FieldRow
@@ -30,6 +30,7 @@ __all__ = [
     "left_out",
     "likes",
     "scatter_of",
+    "shows_rows",
 ]
 
 #: Engine of a fit -> the catalog's engines whose rows it sees: terms that several fit are theirs alike.
@@ -63,13 +64,10 @@ _ONE_FORM = ("llama.cpp", "mlx", "mlx-cuda")
 PROFILED = ("mlx-cuda",)
 
 #: Kinds of rows that have a scatter of their own.
-_KINDS = ("small network", "other drafts", "several devices", "unmeasured kernels")
+_KINDS = ("small network", "other drafts", "several devices", "unmeasured kernels", "mixture")
 
 #: Groups of a kind below which others count too.
 _FEW = 3
-
-#: Standard deviation of log speedup where no group is left to see it from.
-UNSEEN = 0.35
 
 _TERMS = tuple(field.name for field in dataclasses.fields(EngineTerms))
 
@@ -107,12 +105,14 @@ def kind_of(row: FieldRow, parts: Parts) -> str:
         return "several devices"
     if not _known_kernels(parts):
         return "unmeasured kernels"
+    if parts.mixture:
+        return "mixture"
     return "small network" if parts.draft == A_NETWORK else "other drafts"
 
 
 def _known_kernels(parts: Parts) -> bool:
     """Whether a row's kernels were measured, or have a form of their own."""
-    return parts.kernels is not None or parts.rows is not None or parts.device == "m3-ultra"
+    return parts.kernels is not None or parts.rows is not None
 
 
 def _tells(row: FieldRow, parts: Parts) -> bool:
@@ -120,12 +120,22 @@ def _tells(row: FieldRow, parts: Parts) -> bool:
     return row.device_count == 1 and _known_kernels(parts)
 
 
-def fit_numbers(cells: Sequence[Cell], family: str) -> Numbers:
+def shows_rows(cells: Sequence[Cell]) -> bool:
+    """Whether a cell shows what an engine's kernels take for each further row."""
+    return any(parts.rows is not None and parts.rows.bound is None for _, parts in cells)
+
+
+def fit_numbers(cells: Sequence[Cell], family: str, usual: float = 0.0) -> Numbers:
     """Numbers, none below 0, with least squares of the relative errors of cycles and of steps, each group counting alike.
 
     What each further device adds is fitted last, to what is left of cycles of several.
+
+    Args:
+        usual: instructions where no cell shows any, of the engine that most groups are of.
     """
     numbers = _of_one_device([cell for cell in cells if _tells(*cell)] or cells, family)
+    if family in _ONE_FORM and family not in PROFILED and not shows_rows(cells):
+        numbers = numbers._replace(instructions=usual)
     fitted = [name for name in FAMILIES[family] if _FURTHER in FITTED_TERMS[name]]
     several = [(row, parts) for row, parts in cells if row.device_count > 1 and row.cycle_s is not None]
     if not fitted or not several:
@@ -186,19 +196,12 @@ def _given_terms(name: str) -> dict[str, float]:
 
 
 def left_out(cells: Sequence[Cell], family: str, usual: float) -> dict[str, dict[str, Any]]:
-    """Group -> its rows' ids, numbers fitted to the other groups, and errors of its rows by kind.
-
-    Args:
-        usual: instructions where no other group has any, of the engine that most groups are of.
-    """
+    """Group -> its rows' ids, numbers fitted to the other groups, and errors of its rows by kind. Arguments: `fit_numbers`."""
     found: dict[str, dict[str, Any]] = {}
     for group in dict.fromkeys(group_of(row) for row, _ in cells):
         own = [cell for cell in cells if group_of(cell[0]) == group]
         rest = [cell for cell in cells if group_of(cell[0]) != group]
-        numbers = fit_numbers(rest, family)
-        seen = any(parts.rows is not None and parts.rows.bound is None for _, parts in rest)
-        if not seen and family not in PROFILED:
-            numbers = numbers._replace(instructions=usual)
+        numbers = fit_numbers(rest, family, usual)
         errors: dict[str, list[float]] = {}
         for row, parts in own:
             if row.speedup and not row.excluded:
@@ -227,7 +230,8 @@ def scatter_of(errors: Sequence[dict[str, float]], like: Sequence[dict[str, floa
     """Kind of rows -> standard deviation of log speedup, from errors of groups left out; wider the fewer they are.
 
     Where fewer than three groups are of a kind, the wider counts of all kinds' groups and of that kind's, those of engines with
-    kernels of the same form included.
+    kernels of the same form included. A kind that no group shows is as wide as the group that is missed most; none is wider
+    than without any group.
 
     Args:
         errors: of the engine's groups; none: nothing shows its scatter. like: of groups of other engines, see `likes`.
@@ -244,7 +248,8 @@ def scatter_of(errors: Sequence[dict[str, float]], like: Sequence[dict[str, floa
             same += [one[kind] for one in like if kind in one]
             candidates = [everything, same] if same else [everything]
             width = max(_few(max(len(one), len(everything))) * float(np.median(one)) for one in candidates)
-        found[kind] = float(f"{width:.3g}")
+            width = width if same else max(width, *everything)
+        found[kind] = float(f"{min(width, UNSEEN):.3g}")
     return found
 
 

@@ -27,13 +27,14 @@ from hwmodels.catalog.calibrations import (
     held_out_error,
 )
 from hwmodels.catalog.entries import shown
+from hwmodels.compute.roofline import unit_of
 
 __all__ = [
     "Gpu",
     "at_bandwidth",
     "device_of_group",
+    "least_bandwidth",
     "likely_cards",
-    "memory_is_known",
     "named_device",
     "solved_bandwidth",
 ]
@@ -45,10 +46,13 @@ _MANY = r"\b(?:[0-9]+ ?x ?)?"
 _MEASURED_TWINS = {"rtx-4090": "rtx-4090-calibrated"}
 
 #: Cards of a name whose memory or clocks are others than those of the catalog's; an M3 Ultra of unknown cores has 60 or 80.
-_SIBLING = re.compile(r"a100.*(?:pcie|\b40 ?gb)|m3 ultra(?!.*\b80[ -]core)")
+_SIBLING = re.compile(r"a100.*(?:pcie|\b40 ?gb)|\b[ah]800\b|m3 ultra(?!.*\b80[ -]core)")
 
-#: Names that say which memory a card has: modules, and GPUs that were built with one memory alone.
-_ONE_MEMORY = re.compile(r"\bsxm|\b[hb]200\b|\bg?b300\b")
+#: Names that say which memory a card has: modules, as their drivers call them too, and GPUs that were built with one alone.
+_ONE_MEMORY = re.compile(r"\bsxm|\bh100.*\bhbm3\b|\b[hb]200\b|\bg?b300\b|\bl40s\b|\brtx (?:4090|pro 6000)\b")
+
+#: The least bandwidth of another memory on a catalog's chip: an H100 behind PCIe has 0.61 of a module's.
+_LEAST_MEMORY = 0.6
 
 #: GPUs that share matrices without a word of PCIe in their name are modules, which have NVLink.
 _MODULES = re.compile(rf"{_MANY}[ahb]100\b")
@@ -111,10 +115,15 @@ def named_device(name: str, engine: str | None = None, formats: tuple[str, ...] 
     if lent:
         gpu = catalog.engine_kernels(entry, found, engine)
     if rows or gpu is None:
-        said = f"no kernels were measured on {found}, neither of this engine nor of another: the rates of its file"
-        if entry.device.extra_rows is not None:
+        if not rows:
+            said = f"no kernels were measured on {found}, neither of this engine nor of another: the rates of its file"
+        elif entry.device.extra_rows is not None:
             said = f"{engine} on {found}: rates of the data sheet, and instructions for each further row of a product"
-        return Gpu(found, entry.device, None, None, (*notes, said))
+        else:
+            said = f"{engine} on {found}: {unit_of(entry.device).title}, at the rates of its file"
+        return Gpu(
+            found, entry.device, engine if rows and entry.device.extra_rows is None else None, None, (*notes, said)
+        )
     kernels = engine if engine in calibrated_engines(gpu) else None
     if kernels is None:
         measured = ", ".join(calibrated_engines(gpu))
@@ -177,16 +186,15 @@ def device_of_group(
         raise NotPricedError(str(error)) from None
 
 
-def memory_is_known(name: str, devices: int) -> bool:
-    """Whether a card's name says which memory it has, so that no other bandwidth explains a slower step.
+def least_bandwidth(name: str, devices: int) -> float:
+    """The least bandwidth over the catalog's that a card of this name can have: no lower one explains a slower step.
 
     Args:
         name: as logs write it. devices: that ran together.
     """
     text = name.lower()
-    if _SIBLING.search(text):
-        return False
-    return bool(_ONE_MEMORY.search(text) or (devices > 1 and _MODULES.search(text)))
+    known = _ONE_MEMORY.search(text) or (devices > 1 and _MODULES.search(text))
+    return 1.0 if known and not _SIBLING.search(text) else _LEAST_MEMORY
 
 
 def likely_cards(name: str, devices: int) -> tuple[str, ...]:

@@ -25,9 +25,17 @@ _SAME_SHAPES = {
     "llama-3-70b": "llama-3.1-70b",
     "llama-3.3-70b": "llama-3.1-70b",
     "llama-2-7b": "vicuna-7b",
+    "deepseek-r1": "deepseek-v3",
+    "deepseek-v3.1": "deepseek-v3",
+    "glm-4.6": "glm-4.5",
+    "kimi-k2.5": "kimi-k2",
+    "qwq-32b": "qwen2.5-32b",
 }
 #: What names carry beside the network's: training, packing, files.
-_ENDINGS = re.compile(r"-(instruct|chat|it|base|hf|v0\.[0-9]|v1\.[0-9]|fp8|awq|gptq|int4|int8|w4a16|[0-9]{4})(?=-|$)")
+_ENDINGS = re.compile(
+    r"-(instruct|chat|it|base|coder|thinking|hf|v0\.[0-9]|v1\.[0-9]|bf16|fp8|nvfp4|mxfp4|awq|gptq|gguf|mlx|[48]bit|int4|int8|"
+    r"w4a16|w8a8|[0-9]{4})(?=-|$)"
+)
 _BEGINNINGS = re.compile(r"^(meta-|nvidia-|redhatai-)")
 
 

@@ -17,8 +17,8 @@ from experiments.field.gpus import (
     Gpu,
     at_bandwidth,
     device_of_group,
+    least_bandwidth,
     likely_cards,
-    memory_is_known,
     named_device,
     solved_bandwidth,
 )
@@ -238,9 +238,10 @@ class OwnSteps:
             work = workload_of(row, row.ar_batch)
             return float(step_s(at_bandwidth(ran.gpu.device, scale), target, ran.footprint, work))
 
-        rest_s = measured_s - kernels_s(1.0)
-        if rest_s > 0.0 and memory_is_known(first.device, first.device_count):
-            found, distance = OwnStep(rest_s=rest_s), rest_s / measured_s
+        least = _least_bandwidth(first, ran.gpu, target)
+        rest_s = measured_s - kernels_s(least) if least else 0.0
+        if rest_s > 0.0:
+            found, distance = OwnStep(least, rest_s), rest_s / measured_s + abs(math.log(least))
         else:
             scale = solved_bandwidth(kernels_s, measured_s)
             found, distance = OwnStep(scale), abs(math.log(scale))
@@ -255,6 +256,18 @@ class OwnSteps:
             if row.ar_s
         ]
         return distance + float(np.mean(misses or [0.0])), found._replace(device=first.device)
+
+
+def _least_bandwidth(row: FieldRow, gpu: Gpu, target: Architecture) -> float:
+    """Bandwidth over the catalog's below which a step takes a rest; 0: it takes none, whatever explains it.
+
+    Kernels that take instructions for each row reach any bandwidth, but those of experts: a step of a mixture launches several
+    times as many kernels for each byte.
+    """
+    engine = engine_of(row.engine)
+    if engine.name is not None and engine.rows is not None:
+        return BOUND_BY_INSTRUCTIONS / float(gpu.device.memory.efficiency) if float(target.num_experts) else 0.0
+    return 0.0 if gpu.kernels is None and engine.name is None else least_bandwidth(row.device, row.device_count)
 
 
 #: Tokens per cycle by which published numbers, rounded as they are, may exceed the most there can be.
@@ -314,6 +327,7 @@ class Parts:
         notes: what is not measured of this row, sentences for a reader.
         step_given: whether bandwidth or rest come from this row's own step without speculation, which then is no prediction.
         rows: of an engine that takes instructions for each further row of a product, which `ar_s` and `cycle_s` leave out.
+        mixture: whether the target has routed experts.
     """
 
     ar_s: float
@@ -330,6 +344,7 @@ class Parts:
     draft_weight_format: str | None = None
     notes: tuple[str, ...] = ()
     rows: RowTimes | None = None
+    mixture: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -418,7 +433,7 @@ def _price(row: FieldRow, steps: OwnSteps) -> Parts:
     if ran.gpu.device.extra_rows is not None:
         rows = RowTimes(step(without, 1.0) - ar_s, both(1.0) - cycle_s)
         reached = own.bandwidth_scale * float(ran.gpu.device.memory.efficiency)
-        if reached < BOUND_BY_INSTRUCTIONS:
+        if reached < BOUND_BY_INSTRUCTIONS * (1.0 - 1e-6):
             alone, two = (dataclasses.replace(without, batch=batch) for batch in (1.0, 2.0))
             row_s = step(two, 1.0) - step(two, 0.0)
             rows = rows._replace(bound=_BOUND_SHARE * step(alone, 0.0) / row_s)
@@ -453,6 +468,7 @@ def _price(row: FieldRow, steps: OwnSteps) -> Parts:
         draft_weight_format=ran.draft_format,
         notes=tuple(notes),
         rows=rows,
+        mixture=bool(float(target.num_experts)),
     )
 
 

@@ -67,6 +67,7 @@ _KNOWN = (
     (r"fp8|float8|e4m3", Stored(8.0, ("fp8",))),
     (r"w8a8|smooth[ -]?quant", Stored(8.0, ("sq",))),
     (r"w8a16|\bint8|\b8[ -]?bit", Stored(8.0)),
+    (r"\bq4f16", Stored(4.5)),  # of MLC: groups of 32 with a scale of 16 bits
 )
 
 
@@ -99,6 +100,8 @@ def _stored(said: str, precision: str) -> Stored:
     for pattern, found in _KNOWN:
         if re.search(pattern, text):
             return found
+    if mean := re.search(r"\b([2-8](?:\.[0-9]+)?) ?bpw\b", text):  # of ExLlama's formats: bits per weight, all included
+        return Stored(float(mean[1]))
     block = re.search(r"\b(?:ud-)?i?q([1-8])_(k|[01]|nl|xxs|xs|s|m)(?![a-z0-9])", text)
     if block and (bits := _GGUF.get(f"{block[1]}_{block[2]}")):
         size = re.search(r"([0-9.]*[0-9]) ?g(i?)b\b", text)

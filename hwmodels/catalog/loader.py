@@ -55,6 +55,7 @@ _SCATTER = {
     "other drafts": "scatter_of_other_drafts",
     "several devices": "scatter_of_several_devices",
     "unmeasured kernels": "scatter_of_unmeasured_kernels",
+    "mixture": "scatter_of_mixtures",
 }
 
 #: Instructions per weight that each row of a product beyond the first takes in an engine's kernels, and the ends of 90 %.
@@ -91,8 +92,8 @@ _BESIDES = re.compile(
 )
 _SIZES = re.compile(r"\b[0-9]+ ?gi?b\b")
 
-#: Words that other cards share with one of the catalog.
-_OTHER_CARDS = re.compile(r"\b(?:laptop|mobile|max-q|super)\b")
+#: Words beside a name that make it another card's.
+_OTHER_CARDS = re.compile(r"\b(?:laptop|mobile|max-q|super|nano|nx|ti|xt|xtx)\b")
 
 
 def device_named(text: str, *, whole: bool = True) -> str | None:
@@ -103,11 +104,13 @@ def device_named(text: str, *, whole: bool = True) -> str | None:
     """
     words = re.sub(r"[_\s]+", " ", _SIZES.sub(" ", text.lower())).strip()
     matches = [(match, name) for pattern, name in _patterns() for match in [pattern.search(words)] if match]
-    if not matches or _OTHER_CARDS.search(words):
+    if not matches:
         return None
     match, name = max(matches, key=lambda one: len(one[0][0]))
-    left = _BESIDES.sub("", words[: match.start()] + " " + words[match.end() :])
-    return name if not whole or not re.search(r"\w", left) else None
+    rest = words[: match.start()] + " " + words[match.end() :]
+    if _OTHER_CARDS.search(rest):
+        return None
+    return name if not whole or not re.search(r"\w", _BESIDES.sub("", rest)) else None
 
 
 @functools.cache
@@ -178,8 +181,9 @@ def engine_scatter(name: str) -> dict[str, float]:
     """How far measured speedups of an engine lie from those predicted with its terms. Raises UnknownNameError.
 
     Returns:
-        "small network" and "other drafts" on one device, "several devices", and "unmeasured kernels" for devices whose kernels
-        nobody measured -> standard deviation of the logarithm; without those that nobody knows.
+        "small network" and "other drafts" on one device, "several devices", "unmeasured kernels" for devices whose kernels
+        nobody measured, and "mixture" for targets with experts -> standard deviation of the logarithm; without those that
+        nobody knows.
     """
     values = _engine_entry(name).values
     return {kind: values[field] for kind, field in _SCATTER.items() if field in values}
@@ -294,6 +298,8 @@ def with_engine(
             "or give the file that jaxspec calibrate writes, without a weight format"
         )
     if weight_format is None and engine in engine_names() and (rows := engine_rows(engine)) is not None:
+        if engine == _MLX and _slug(name) in _LENT_BY_M3_ULTRA:
+            return _with_kernels_of_mlx(entry)
         return _with_rows(entry, rows)
     lent, title = lent_kernels(name) if entry.calibration is None else None, entry.title
     if lent is not None and engine_kernels(entry, name, engine) is not None:
@@ -378,7 +384,33 @@ def _with_lent_kernels(entry: DeviceEntry, lent: LentKernels) -> DeviceEntry:
 
 
 #: Calibration -> the device that was measured.
-_MEASURED_ON = {"a100-sxm": "a100-sxm-80gb", "l40s": "l40s", "rtx-pro-6000": "rtx-pro-6000"}
+_MEASURED_ON = {"a100-sxm": "a100-sxm-80gb"} | {name: name for name in ("l40s", "rtx-pro-6000", "h200-sxm")}
+
+
+#: GPUs on which MLX's kernels are those of an M3 Ultra. Those of M1 and M2 convert bfloat16 in software, which its instructions
+#: do not count, and MLX has tiles for fewer rows there.
+_MLX = "mlx"
+_LENT_BY_M3_ULTRA = ("m3", "m3-pro", "m3-max", "m4", "m4-pro", "m4-max", "m5", "m5-pro", "m5-max")
+
+#: Rows from which on MLX uses tiles where a GPU is no Ultra, of large matrices.
+_MLX_SWITCH_ROWS = (10.0, "MLX source code, mlx/backend/metal/quantized.cpp, get_qmv_batch_limit: 10, an Ultra 12")
+
+
+def _with_kernels_of_mlx(entry: DeviceEntry) -> DeviceEntry:
+    """A GPU at its own rates with the vectors and tiles of MLX, as counted in its source code and timed on an M3 Ultra.
+
+    Lanes count, and no matrix units: vectors use none.
+    """
+    like = _device_entry("m3-ultra")
+    unit = dataclasses.replace(like.device.matrix_unit, switch_rows=_MLX_SWITCH_ROWS[0])
+    of_like = {name: getattr(like.device, name) for name in ("compute_efficiency", "operator_latency_s")}
+    device = dataclasses.replace(
+        entry.device, peak_flops_per_s=entry.device.vector_flops_per_s, matrix_unit=unit, **of_like
+    )
+    lent = {leaf: source for leaf, source in like.sources.items() if leaf in of_like or leaf.startswith("matrix_unit.")}
+    sources = entry.sources | {leaf: f"transferred from m3-ultra: {source}" for leaf, source in lent.items()}
+    sources |= {"peak_flops_per_s": entry.sources["vector_flops_per_s"], "matrix_unit.switch_rows": _MLX_SWITCH_ROWS[1]}
+    return dataclasses.replace(entry, device=device, sources=sources)
 
 
 def _with_rows(entry: DeviceEntry, rows: RowInstructions) -> DeviceEntry:

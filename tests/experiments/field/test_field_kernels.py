@@ -6,6 +6,7 @@ import pytest
 
 from experiments.field.__main__ import answers
 from experiments.field.engines import engine_of
+from experiments.field.gpus import least_bandwidth
 from experiments.field.networks import draft_of, named_architecture
 from experiments.field.predict import predict, price_rows, what_ran
 from experiments.field.rows import read_rows
@@ -53,6 +54,8 @@ def ran(row):
         ("5-bit", 5.5, ()),
         ("Q4_K_M", 4.5, ()),
         ("Q8_0", 8.5, ()),
+        ("exl3 4.25bpw", 4.25, ()),
+        ("q4f16_1", 4.5, ()),
     ],
 )
 def test_precisions_are_bits_and_kernels(text, bits, formats):
@@ -155,6 +158,20 @@ def test_each_row_that_is_not_priced_has_one_reason(changes, reason):
     assert (answer["why_not"], answer["predicted_speedup"], answer["notes"]) == (found, None, [])
 
 
+@pytest.mark.parametrize(
+    ("name", "devices", "least"),
+    [
+        ("NVIDIA H100", 1, 0.6),
+        ("NVIDIA H100", 2, 1.0),
+        ("NVIDIA H100 80GB HBM3", 1, 1.0),
+        ("NVIDIA H800 SXM", 1, 0.6),
+        ("NVIDIA RTX 4090", 1, 1.0),
+    ],
+)
+def test_a_name_bounds_the_bandwidth(name, devices, least):
+    assert least_bandwidth(name, devices) == least
+
+
 LLAMA = next(row for row in read_rows() if row.id == "SX-5090-600W-n3")
 
 
@@ -167,3 +184,14 @@ def test_rows_of_a_verification_take_instructions_under_llama_cpp():
     assert parts.rows.cycle_s == pytest.approx(3 * 2 * 26.9e9 / 104.8e12, rel=0.05)
     few, many = (predict(LLAMA, parts, instructions=count).speedup for count in (1.0, 4.0))
     assert few > many
+
+
+@pytest.mark.paper
+def test_a_slow_step_of_a_mixture_takes_a_rest_and_no_instructions():
+    slow = dataclasses.replace(LLAMA, ar_s=0.1, group="dense")
+    experts = dataclasses.replace(LLAMA, target="Qwen3-30B-A3B", ar_s=8e-3, group="mixture")
+    dense, mixture = price_rows([slow, experts])
+    assert dense.rows.bound > 1.0
+    assert (dense.step_rest_s, mixture.rows.bound) == (0.0, None)
+    assert 1e-3 < mixture.step_rest_s < 7e-3
+    assert mixture.ar_s == pytest.approx(8e-3, rel=1e-3)

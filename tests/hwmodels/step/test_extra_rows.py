@@ -40,6 +40,22 @@ def test_an_engine_says_from_which_row_on_its_kernels_use_tiles():
     assert (float(mlx.until), float(llama.until)) == (8.0, 16.0)
 
 
+def test_mlx_multiplies_vectors_at_the_rate_of_each_gpu():
+    device = catalog.device("m4-pro", engine="mlx")
+    few, many = (
+        float(
+            device.matrix_unit.product_time(
+                rows, 4096.0, 4096.0, peak_flops_per_s=device.peak_flops_per_s, weight_bits=4.5
+            )
+        )
+        for rows in (4.0, 10.0)
+    )
+    # One pass of 3 instructions per weight and 3.34 for each row, as long as multiply-adds of 8.079 TFLOPS; tiles of 32 rows.
+    assert few == pytest.approx((3 + 3.34 * 4) * 2 * 4096**2 / 8.079e12, rel=1e-5)
+    assert many == pytest.approx((32 + 12.7) / 0.788 * 2 * 4096**2 / 8.079e12, rel=1e-5)
+    assert catalog.device("m1-ultra", engine="mlx").extra_rows is not None  # converts bfloat16 in software
+
+
 @pytest.mark.parametrize("network", NETWORKS)
 def test_more_rows_bits_or_slower_rates_never_save_time(network):
     for name, values in (

@@ -34,7 +34,6 @@ from experiments.field.fit import (
     left_out,
     likes,
     scatter_of,
-    shows_rows,
 )
 from experiments.field.predict import Parts, predict, price_rows
 from experiments.field.rows import PUBLISHED, FieldRow, read_rows
@@ -58,15 +57,10 @@ LEFT_OUT = Path(__file__).with_name("left_out.json")
 
 
 class Fitted(NamedTuple):
-    """What a fit gives for a family of engines: its numbers, and those of each group by all others.
-
-    Attributes:
-        shows_rows: whether instructions of rows are the family's own.
-    """
+    """What a fit gives for a family of engines: its numbers, and those of each group by all others."""
 
     numbers: Numbers
     left_out: dict[str, dict[str, Any]]
-    shows_rows: bool
 
 
 def all_fitted(rows: Sequence[FieldRow], parts: Sequence[Parts | str]) -> dict[str, Fitted]:
@@ -88,7 +82,7 @@ def fitted(rows: Sequence[FieldRow], parts: Sequence[Parts | str], family: str, 
         for row, part in zip(rows, parts, strict=True)
         if isinstance(part, Parts) and engine_of(row.engine).name in FAMILIES[family] and not row.excluded
     ]
-    return Fitted(fit_numbers(cells, family, usual), left_out(cells, family, usual), shows_rows(cells))
+    return Fitted(fit_numbers(cells, family), left_out(cells, family, usual))
 
 
 @functools.cache
@@ -303,9 +297,7 @@ def _entry(engine: str, found: Fitted, like: Sequence[dict[str, float]]) -> str:
         values |= {name: entry for name, entry in own.items() if name.startswith("row_")}
     elif (middle := found.numbers.instructions) > 0.0:
         others = [one["instructions"] for one in groups if one["instructions"] > 0.0]
-        spread = max(_LEAST_SPREAD, max(others) / min(others)) if len(others) > 1 and found.shows_rows else _WIDE
-        if not found.shows_rows:
-            source = f"transferred: of {USUAL}; no row of this engine shows its own"
+        spread = max(_LEAST_SPREAD, max(others) / min(others)) if len(others) > 1 else _WIDE
         for name, value in {"": middle, "_low": middle / spread, "_high": middle * spread}.items():
             values[f"row_instructions{name}"] = {"value": float(f"{value:.3g}"), "source": source}
     return tomli_w.dumps({"title": _TITLES[engine]} | values)

@@ -30,7 +30,6 @@ __all__ = [
     "left_out",
     "likes",
     "scatter_of",
-    "shows_rows",
 ]
 
 #: Engine of a fit -> the catalog's engines whose rows it sees: terms that several fit are theirs alike.
@@ -120,22 +119,12 @@ def _tells(row: FieldRow, parts: Parts) -> bool:
     return row.device_count == 1 and _known_kernels(parts)
 
 
-def shows_rows(cells: Sequence[Cell]) -> bool:
-    """Whether a cell shows what an engine's kernels take for each further row."""
-    return any(parts.rows is not None and parts.rows.bound is None for _, parts in cells)
-
-
-def fit_numbers(cells: Sequence[Cell], family: str, usual: float = 0.0) -> Numbers:
+def fit_numbers(cells: Sequence[Cell], family: str) -> Numbers:
     """Numbers, none below 0, with least squares of the relative errors of cycles and of steps, each group counting alike.
 
     What each further device adds is fitted last, to what is left of cycles of several.
-
-    Args:
-        usual: instructions where no cell shows any, of the engine that most groups are of.
     """
     numbers = _of_one_device([cell for cell in cells if _tells(*cell)] or cells, family)
-    if family in _ONE_FORM and family not in PROFILED and not shows_rows(cells):
-        numbers = numbers._replace(instructions=usual)
     fitted = [name for name in FAMILIES[family] if _FURTHER in FITTED_TERMS[name]]
     several = [(row, parts) for row, parts in cells if row.device_count > 1 and row.cycle_s is not None]
     if not fitted or not several:
@@ -196,12 +185,19 @@ def _given_terms(name: str) -> dict[str, float]:
 
 
 def left_out(cells: Sequence[Cell], family: str, usual: float) -> dict[str, dict[str, Any]]:
-    """Group -> its rows' ids, numbers fitted to the other groups, and errors of its rows by kind. Arguments: `fit_numbers`."""
+    """Group -> its rows' ids, numbers fitted to the other groups, and errors of its rows by kind.
+
+    Args:
+        usual: instructions where no other group has any, of the engine that most groups are of.
+    """
     found: dict[str, dict[str, Any]] = {}
     for group in dict.fromkeys(group_of(row) for row, _ in cells):
         own = [cell for cell in cells if group_of(cell[0]) == group]
         rest = [cell for cell in cells if group_of(cell[0]) != group]
-        numbers = fit_numbers(rest, family, usual)
+        numbers = fit_numbers(rest, family)
+        seen = any(parts.rows is not None and parts.rows.bound is None for _, parts in rest)
+        if not seen and family not in PROFILED:
+            numbers = numbers._replace(instructions=usual)
         errors: dict[str, list[float]] = {}
         for row, parts in own:
             if row.speedup and not row.excluded:

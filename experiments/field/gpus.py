@@ -49,7 +49,7 @@ _MEASURED_TWINS = {"rtx-4090": "rtx-4090-calibrated"}
 _SIBLING = re.compile(r"a100.*(?:pcie|\b40 ?gb)|\b[ah]800\b|m3 ultra(?!.*\b80[ -]core)")
 
 #: Names that say which memory a card has: modules, as their drivers call them too, and GPUs that were built with one alone.
-_ONE_MEMORY = re.compile(r"\bsxm|\bh100.*\bhbm3\b|\b[hb]200\b|\bg?b300\b|\bl40s\b|\brtx (?:4090|pro 6000)\b")
+_ONE_MEMORY = re.compile(r"\bsxm|\bh100.*\bhbm3\b|\b[hb]200\b|\bg?b300\b|\bl40s\b|\brtx pro 6000\b")
 
 #: The least bandwidth of another memory on a catalog's chip: an H100 behind PCIe has 0.61 of a module's.
 _LEAST_MEMORY = 0.6

@@ -388,29 +388,23 @@ _MEASURED_ON = {"a100-sxm": "a100-sxm-80gb"} | {name: name for name in ("l40s", 
 
 
 #: GPUs on which MLX's kernels are those of an M3 Ultra. Those of M1 and M2 convert bfloat16 in software, which its instructions
-#: do not count, and MLX has tiles for fewer rows there.
+#: do not count, and MLX has tiles for fewer rows there; an M5 has matrix units, and a published row of its own.
 _MLX = "mlx"
-_LENT_BY_M3_ULTRA = ("m3", "m3-pro", "m3-max", "m4", "m4-pro", "m4-max", "m5", "m5-pro", "m5-max")
+_LENT_BY_M3_ULTRA = ("m3", "m3-pro", "m3-max", "m4", "m4-pro", "m4-max")
 
 #: Rows from which on MLX uses tiles where a GPU is no Ultra, of large matrices.
 _MLX_SWITCH_ROWS = (10.0, "MLX source code, mlx/backend/metal/quantized.cpp, get_qmv_batch_limit: 10, an Ultra 12")
 
 
 def _with_kernels_of_mlx(entry: DeviceEntry) -> DeviceEntry:
-    """A GPU at its own rates with the vectors and tiles of MLX, as counted in its source code and timed on an M3 Ultra.
-
-    Lanes count, and no matrix units: vectors use none.
-    """
+    """A GPU at its own rates with the vectors and tiles of MLX, as counted in its source code and timed on an M3 Ultra."""
     like = _device_entry("m3-ultra")
     unit = dataclasses.replace(like.device.matrix_unit, switch_rows=_MLX_SWITCH_ROWS[0])
     of_like = {name: getattr(like.device, name) for name in ("compute_efficiency", "operator_latency_s")}
-    device = dataclasses.replace(
-        entry.device, peak_flops_per_s=entry.device.vector_flops_per_s, matrix_unit=unit, **of_like
-    )
+    device = dataclasses.replace(entry.device, matrix_unit=unit, **of_like)
     lent = {leaf: source for leaf, source in like.sources.items() if leaf in of_like or leaf.startswith("matrix_unit.")}
     sources = entry.sources | {leaf: f"transferred from m3-ultra: {source}" for leaf, source in lent.items()}
-    sources |= {"peak_flops_per_s": entry.sources["vector_flops_per_s"], "matrix_unit.switch_rows": _MLX_SWITCH_ROWS[1]}
-    return dataclasses.replace(entry, device=device, sources=sources)
+    return dataclasses.replace(entry, device=device, sources=sources | {"matrix_unit.switch_rows": _MLX_SWITCH_ROWS[1]})
 
 
 def _with_rows(entry: DeviceEntry, rows: RowInstructions) -> DeviceEntry:

@@ -46,7 +46,7 @@ def test_no_fitted_number_is_in_the_bandwidth_of_a_group():
 def test_numbers_of_the_catalog_are_the_fitted_ones():
     fits = all_fitted(ROWS, pricing.price_rows(ROWS))
     by_family = {family: found.left_out for family, found in fits.items()}
-    for family, (numbers, left_out, _) in fits.items():
+    for family, (numbers, left_out) in fits.items():
         scatter = scatter_of([one["errors"] for one in left_out.values()], likes(family, by_family))
         for engine, terms in numbers.terms.items():
             np.testing.assert_allclose(

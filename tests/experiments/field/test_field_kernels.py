@@ -165,7 +165,7 @@ def test_each_row_that_is_not_priced_has_one_reason(changes, reason):
         ("NVIDIA H100", 2, 1.0),
         ("NVIDIA H100 80GB HBM3", 1, 1.0),
         ("NVIDIA H800 SXM", 1, 0.6),
-        ("NVIDIA RTX 4090", 1, 1.0),
+        ("NVIDIA L40S", 1, 1.0),
     ],
 )
 def test_a_name_bounds_the_bandwidth(name, devices, least):

@@ -30,10 +30,7 @@ from jaxspec.studies import PredictConfig
         ("H100 PCIe", "h100-pcie"),
         ("H800", "h100-sxm"),
         ("RTX 4070 Ti SUPER", "rtx-4070-ti-super"),
-        ("RTX 3070 Ti", "RTX 3070 Ti"),
-        ("RTX 4060 Laptop GPU", "RTX 4060 Laptop GPU"),
-        ("Jetson Orin Nano Super 8GB", "jetson-orin-nano"),
-        ("Jetson Orin NX 16GB", "Jetson Orin NX 16GB"),
+        ("Jetson Orin Nano Super", "jetson-orin-nano"),
         ("H100 mobile", "H100 mobile"),
         ("npu", "npu"),
         ("l40", "l40"),
@@ -42,6 +39,22 @@ from jaxspec.studies import PredictConfig
 )
 def test_devices_are_understood(written, meant):
     assert known_device(written) == meant
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("NVIDIA GeForce RTX 4070 Ti 12GB (overclocked)", "rtx-4070-ti"),
+        ("RTX 4070 Ti SUPER 16GB", "rtx-4070-ti-super"),
+        ("RTX 3070 Ti", None),
+        ("NVIDIA RTX 4060 Laptop GPU", None),
+        ("AMD RX 9070 XT", "rx-9070-xt"),
+        ("Jetson Orin Nano Super 8GB", "jetson-orin-nano"),
+        ("Jetson Orin NX 16GB", None),
+    ],
+)
+def test_devices_in_logs_are_no_other_cards(written, meant):
+    assert catalog.device_named(written, whole=False) == meant
 
 
 def test_aliases_mean_what_the_catalog_says():

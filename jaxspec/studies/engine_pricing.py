@@ -201,7 +201,7 @@ SMALL_NETWORK = "small network"
 #: and all others, of heads and lookups.
 OTHER_DRAFTS = "other drafts"
 
-#: Of any draft, on devices whose kernels nobody measured, and which no instructions of rows explain.
+#: Of any draft, on devices whose kernels nobody measured, and which neither a unit nor instructions of rows explain.
 UNMEASURED_KERNELS = "unmeasured kernels"
 
 
@@ -238,7 +238,8 @@ def engine_scatter(engine: str | None, draft: str = OTHER_DRAFTS, *, device: Dev
         return loop_scatter(device)
     known = catalog.engine_scatter(engine) if engine in catalog.engine_names() else {}
     measured = unit_of(device).measured
-    if (measured is None or measured.lent) and device.extra_rows is None and UNMEASURED_KERNELS in known:
+    unexplained = device.matrix_unit is None if measured is None else measured.lent
+    if unexplained and device.extra_rows is None and UNMEASURED_KERNELS in known:
         return known[UNMEASURED_KERNELS]
     return known.get(draft, 0.0)
 

@@ -58,7 +58,7 @@ def test_scatter_is_that_of_the_kind_of_draft():
     kinds = [kind_of_draft(cost) for cost in (small, dataclasses.replace(small, shares_ends=1.0), DraftCost(), eagle3)]
     assert kinds == ["small network", "other drafts", "other drafts", "other drafts"]
     scatter = catalog.engine_scatter("vllm")
-    assert len(set(scatter.values())) == 3
+    assert len(set(scatter.values())) == 4
     measured = catalog.device("h100-sxm")
     assert [engine_scatter("vllm", kind, device=measured) for kind in kinds[:2]] == [
         scatter[kind] for kind in kinds[:2]
@@ -66,5 +66,5 @@ def test_scatter_is_that_of_the_kind_of_draft():
     # Wider where kernels were not measured, whatever the draft.
     unmeasured = {engine_scatter("vllm", kind, device=DEVICE) for kind in kinds}
     assert unmeasured == {scatter["unmeasured kernels"]}
-    assert min(unmeasured) == max(scatter.values())
+    assert min(unmeasured) > max(scatter[kind] for kind in kinds)
     assert engine_scatter("trtllm", device=DEVICE) == engine_scatter(None, device=DEVICE) == 0.0

@@ -100,13 +100,13 @@ def _stored(said: str, precision: str) -> Stored:
     for pattern, found in _KNOWN:
         if re.search(pattern, text):
             return found
-    if mean := re.search(r"\b([2-8](?:\.[0-9]+)?) ?bpw\b", text):  # of ExLlama's formats: bits per weight, all included
-        return Stored(float(mean[1]))
     block = re.search(r"\b(?:ud-)?i?q([1-8])_(k|[01]|nl|xxs|xs|s|m)(?![a-z0-9])", text)
     if block and (bits := _GGUF.get(f"{block[1]}_{block[2]}")):
         size = re.search(r"([0-9.]*[0-9]) ?g(i?)b\b", text)
         whole = float(size[1]) * (2.0**30 if size[2] else 1e9) if size else None
         return Stored(bits, ends_too=True, file_bytes=whole)
+    if mean := re.search(r"\b([2-8](?:\.[0-9]+)?) ?bpw\b", text):  # of ExLlama's formats: bits per weight, all included
+        return Stored(float(mean[1]))
     width = re.search(rf"\bint([2-8])|\bw([2-8])a(?:4|8|16)|\b([2-8])[ -]?bit{_PLAINLY}|\b(?:uint|nf|q)([2-8])\b", text)
     if width is None and not re.search(r"awq|gptq", text):
         raise NotPricedError(

@@ -75,7 +75,7 @@ CONSTANT = "the median speedup of other groups"
 #: Class of devices -> words of a device's name, one device or several; the first that fits counts.
 _CLASSES = (
     ("several GPUs", r"", True),
-    ("GPUs of data centers", r"\b(?:[ab]100|g?[bh][23]00|h100|gh200|l40s?|l4|a10)\b", False),
+    ("GPUs of data centers", r"\b(?:[ab]100|[ah]800|h20|g?[bh][23]00|h100|gh200|l40s?|l4|a10)\b", False),
     ("GB10", r"\bgb10\b|spark", False),
     ("NVIDIA, consumer and older", r"nvidia|rtx|gtx|tesla", False),
     ("Apple", r"apple|\bm[1-5]\b", False),

@@ -30,7 +30,6 @@ from jaxspec.studies import PredictConfig
         ("H100 PCIe", "h100-pcie"),
         ("H800", "h100-sxm"),
         ("RTX 4070 Ti SUPER", "rtx-4070-ti-super"),
-        ("Jetson Orin Nano Super", "jetson-orin-nano"),
         ("H100 mobile", "H100 mobile"),
         ("npu", "npu"),
         ("l40", "l40"),

@@ -189,7 +189,7 @@ def test_rows_of_a_verification_take_instructions_under_llama_cpp():
 
 @pytest.mark.paper
 def test_a_slow_step_of_a_mixture_takes_a_rest_and_no_instructions():
-    slow = dataclasses.replace(LLAMA, ar_s=0.1, group="dense")
+    slow = dataclasses.replace(LLAMA, ar_s=0.05, group="dense")
     experts = dataclasses.replace(LLAMA, target="Qwen3-30B-A3B", ar_s=8e-3, group="mixture")
     dense, mixture = price_rows([slow, experts])
     assert dense.rows.bound > 1.0

@@ -321,6 +321,7 @@ def predict_cycles(
     *,
     knobs: Knobs,
     draft_length: int,
+    longest: int | None = None,
     sharing: int = 1,
     advance: Callable[[], None] = lambda: None,
 ) -> dict[str, np.ndarray]:
@@ -333,10 +334,12 @@ def predict_cycles(
         prompts: that would be decoded; draws are made where there are pools and tokens are sampled.
         texts: prompts and their autoregressive continuation of `continuation_length(num_tokens)` tokens, or up to a stop token;
             each from place 0 on, what follows its end is not read.
+        longest: draft length whose gains are returned too, at most `MAX_DRAFT_LENGTH`; None: none are. The draft runs over the
+            texts as many times as the larger of both lengths.
         sharing: texts that share a pool of experts, as they were decoded.
     Returns:
-        The fields of `CycleStatistics`, over all texts; but for drafts with pools also `gained`, "text start": tokens that a
-        cycle beginning there gains in expectation with a draft of `MAX_DRAFT_LENGTH` tokens.
+        The fields of `CycleStatistics`, over all texts; with `longest`, but for drafts with pools, also `gained`, "text start":
+        tokens that a cycle beginning there gains in expectation with a draft of `longest` tokens.
     Raises:
         ValueError: an argument out of its range, or texts that are too short.
     """
@@ -344,6 +347,8 @@ def predict_cycles(
     check_count("prompt_tokens", prompt_tokens)
     check_count("num_tokens", num_tokens)
     check_count("draft_length", draft_length, most=MAX_DRAFT_LENGTH)
+    if longest is not None:
+        check_count("longest", longest, most=MAX_DRAFT_LENGTH)
     count, places = check_tokens("texts", texts, vocab_size=config.vocab_size, least=prompt_tokens + num_tokens)
     check_lengths(prompts.lengths, count, prompt_tokens)
     check_sampling(prompts.decoding)
@@ -366,9 +371,12 @@ def predict_cycles(
 
     def renewed(texts: Array, ids: Array, before: Array, ends: Array):
         del ids
-        survival = _survival(target, draft, texts, before, knobs, decoding, config=config, first=prompt_tokens - 1)
+        where = {"config": config, "first": prompt_tokens - 1, "depth": max(draft_length, longest or 0)}
+        survival = _survival(target, draft, texts, before, knobs, decoding, **where)
         found = expected_cycles(survival, draft_length, num_tokens, ends=ends)
-        return _AlongTexts(*found, gained=1.0 + jnp.sum(survival, axis=-1))
+        if longest is None:
+            return found
+        return _AlongTexts(*found, gained=1.0 + jnp.sum(survival[..., :longest], axis=-1))
 
     # Generated tokens are in the same columns in all texts.
     return _in_chunks(target, *flush_right(texts, lengths + room), ends, renewed, advance)
@@ -424,7 +432,7 @@ def _in_chunks(
     return gather(parts)
 
 
-@partial(jax.jit, static_argnames=("config", "first"))
+@partial(jax.jit, static_argnames=("config", "first", "depth"))
 def _survival(
     target: Params,
     draft: Params,
@@ -435,6 +443,7 @@ def _survival(
     *,
     config: DecoderConfig,
     first: int,
+    depth: int,
 ) -> Float[Array, "batch start depth"]:
     queries = tokens.shape[1] - 1
     place = jnp.arange(queries)[None]
@@ -457,6 +466,6 @@ def _survival(
         TargetText(tokens=tokens, hidden=result.hidden[:, first:], before=before),
         compress_cache(result.cache, knobs),
         target=target,
-        block=MAX_DRAFT_LENGTH,
+        block=depth,
         decoding=decoding,
     )

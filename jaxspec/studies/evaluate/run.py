@@ -21,6 +21,7 @@ from jaxspec.runs.execute import execute_record_run
 from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect, knob_values
+from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.proof import continuation_length
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies.evaluate.config import EvaluateConfig
@@ -92,12 +93,14 @@ def evaluate(
 
         def results() -> list[EvaluateResult]:
             hard = routed(evaluate_drafts(config, work))
-            decoding = ChainDecoding(hard, longest=knobs.draft_length)
+            greedy = work.setup.decoding == GREEDY
+            gains = MAX_DRAFT_LENGTH if greedy else None  # a trace serves all draft lengths
+            decoding = ChainDecoding(hard, longest=knobs.draft_length, gains=gains)
             compare = partial(compare_configurations, EvaluateResult, decoding, drafts=drafts, hero="given", choices={})
             compared = [compare(device) for device in work.pricings]
             keep_norms(hard, directory)
             gained = decoding.predicted(knobs, "given").get("gained")
-            if work.setup.decoding == GREEDY and gained is not None:
+            if greedy and gained is not None:
                 tokens = np.minimum(decoding.autoregressive(GREEDY)["generated"], config.output_tokens)
                 write_gains(work, directory.path / ACCEPTANCE_TRACE, {"given": gained}, tokens)
             return compared

@@ -49,7 +49,7 @@ from jaxspec.tuning.compression_objective import best_length
 from jaxspec.tuning.objective import DraftMeasurement, priced_draft, priced_footprint
 
 #: Counts up with the fields that a stage stores, so that nothing reads what an earlier version left.
-_FORM = 4
+_FORM = 5
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -58,10 +58,12 @@ class ChainDecoding:
 
     Attributes:
         longest: draft length that all decoding, autoregressive too, has room for in each step: wider steps take longer.
+        gains: draft length whose gains at each start predictions also have; None: they have none, and take less time.
     """
 
     drafts: HardDrafts
     longest: int = MAX_DRAFT_LENGTH
+    gains: int | None = None
 
     @property
     def room(self) -> int:
@@ -128,6 +130,7 @@ class ChainDecoding:
                     texts,
                     knobs=knobs,
                     draft_length=knobs.draft_length,
+                    longest=self.gains,
                     sharing=config.batch,
                     advance=bar.advance,
                 )

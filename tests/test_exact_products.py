@@ -24,7 +24,6 @@ IN_NUMPY = {
     "jaxspec/speculate/acceptance.py",
     "jaxspec/studies/measured/comparison.py",
     "jaxspec/testing/units.py",
-    "jaxspec/trees/aat_law.py",
     "jaxspec/tuning/acceptance_law.py",
 }
 

@@ -14,6 +14,7 @@ from jaxspec.speculate.acceptance import TargetText, all_starts
 from jaxspec.speculate.drafts import SelfDraft, SelfDraftParams
 from jaxspec.speculate.engine import decode
 from jaxspec.speculate.expansion import chain_limits
+from jaxspec.speculate.loop import Request
 from jaxspec.speculate.predicted_cycles import expected_cycles
 from jaxspec.trees import chain_tree
 
@@ -30,17 +31,20 @@ def small_knobs():
 @pytest.fixture(scope="module")
 def sample_many(jit, networks, small_knobs):
     target, draft = networks
-    static = dict(draft=SelfDraft(SMALL), config=SMALL, num_tokens=NEW, limits=chain_limits(DRAFT_LENGTH + 1))
-    run_jitted = jit(functools.partial(decode, law="sampled", **static))
+    static = dict(draft=SelfDraft(SMALL), config=SMALL, law="sampled", limits=chain_limits(DRAFT_LENGTH + 1))
+    run_jitted = jit(
+        lambda target, params, asked, tree, decoding: decode(
+            target, params, Request(*asked, NEW), tree, decoding, **static
+        )
+    )
 
     @functools.cache
     def run(draft_length):
         return run_jitted(
             target,
             SelfDraftParams(draft, small_knobs),
-            *prompts_and_ids(SAMPLES),
+            (*prompts_and_ids(SAMPLES), jax.random.key(11)),
             chain_tree(draft_length, DRAFT_LENGTH + 1),
-            jax.random.key(11),
             sampling(TEMPERATURE).for_program(),
         )
 

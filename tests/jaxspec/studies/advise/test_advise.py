@@ -50,7 +50,7 @@ def advised(tmp_path_factory):
 
 @jax.jit
 def directly(batch, length, tokens):
-    device, target = catalog.device("rtx-4090"), catalog.architecture("llama-3.1-8b")
+    device, target = catalog.device("rtx-4090", engine="vllm"), catalog.architecture("llama-3.1-8b")
     parts = {
         "footprint": uniform_footprint(16.0),
         "workload": Workload(batch=batch, context_tokens=300.0, prompt_tokens=90.0, output_tokens=110.0),
@@ -120,10 +120,10 @@ def test_files_of_a_run(advised):
     again = js.open_result(folder)
     assert again == advised
     assert [row.cells for row in again.table().rows] == [row.cells for row in advised.table().rows]
-    assert advised.engine.terms["cycle_s"].status == "calibrated"
-    assert any("were not measured on rtx-4090" in note for note in advised.notes)
+    assert advised.engine.terms["draft_layer_s"].status == "calibrated"
+    assert any("no kernels of vllm were measured on NVIDIA GeForce RTX 4090" in note for note in advised.notes)
     assert not any("were not priced" in note for note in advised.notes)
-    assert "errors of the device's steps are not known" in advised.interval_statement
+    assert "errors of the device's kernels on held-out shapes" in advised.interval_statement
     assert str(advised.table()).count("[") >= 2
 
 

@@ -40,6 +40,7 @@ from experiments.field.rows import PUBLISHED, FieldRow, read_rows
 from experiments.field.summary import summarise
 from hwmodels import catalog
 from hwmodels.analysis.uncertainty.cycle_errors import LogNormal
+from hwmodels.catalog.loader import SCATTER_FIELDS
 from hwmodels.speculation.engine_logs import EngineTerms
 from jaxspec.errors import InputError
 from jaxspec.partial_files import to_json, write_text
@@ -290,8 +291,7 @@ def _entry(engine: str, found: Fitted, like: Sequence[dict[str, float]]) -> str:
         "much wider as so few groups need"
     )
     for kind, value in scatter_of([one["errors"] for one in groups], like).items():
-        plural = "s" if kind in ("small network", "mixture") else ""
-        values[f"scatter_of_{kind.replace(' ', '_')}{plural}"] = {"value": value, "source": said}
+        values[SCATTER_FIELDS[kind]] = {"value": value, "source": said}
     if engine in PROFILED:
         own = tomllib.loads((_ENGINES / f"{engine}.toml").read_text(encoding="utf-8"))
         values |= {name: entry for name, entry in own.items() if name.startswith("row_")}

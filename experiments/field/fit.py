@@ -16,6 +16,7 @@ from experiments.field.networks import A_NETWORK
 from experiments.field.predict import Parts, predict
 from experiments.field.rows import FieldRow
 from hwmodels import catalog
+from hwmodels.catalog.loader import SCATTER_FIELDS
 from hwmodels.speculation.engine_logs import EngineTerms
 
 __all__ = [
@@ -61,9 +62,6 @@ _ONE_FORM = ("llama.cpp", "mlx", "mlx-cuda")
 
 #: Families whose instructions come from profiles of their kernels, which their engine's file names, and from no speedup.
 PROFILED = ("mlx-cuda",)
-
-#: Kinds of rows that have a scatter of their own.
-_KINDS = ("small network", "other drafts", "several devices", "unmeasured kernels", "mixture")
 
 #: Groups of a kind below which others count too.
 _FEW = 3
@@ -234,9 +232,9 @@ def scatter_of(errors: Sequence[dict[str, float]], like: Sequence[dict[str, floa
     """
     everything = [value for one in errors for value in one.values()]
     if not everything:
-        return dict.fromkeys(_KINDS, UNSEEN)
+        return dict.fromkeys(SCATTER_FIELDS, UNSEEN)
     found = {}
-    for kind in _KINDS:
+    for kind in SCATTER_FIELDS:
         same = [one[kind] for one in errors if kind in one]
         if len(same) >= _FEW:
             width = _few(len(same)) * float(np.median(same))

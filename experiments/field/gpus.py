@@ -115,15 +115,15 @@ def named_device(name: str, engine: str | None = None, formats: tuple[str, ...] 
     if lent:
         gpu = catalog.engine_kernels(entry, found, engine)
     if rows or gpu is None:
+        own = None
         if not rows:
             said = f"no kernels were measured on {found}, neither of this engine nor of another: the rates of its file"
         elif entry.device.extra_rows is not None:
             said = f"{engine} on {found}: rates of the data sheet, and instructions for each further row of a product"
         else:
+            own = engine
             said = f"{engine} on {found}: {unit_of(entry.device).title}, at the rates of its file"
-        return Gpu(
-            found, entry.device, engine if rows and entry.device.extra_rows is None else None, None, (*notes, said)
-        )
+        return Gpu(found, entry.device, own, None, (*notes, said))
     kernels = engine if engine in calibrated_engines(gpu) else None
     if kernels is None:
         measured = ", ".join(calibrated_engines(gpu))

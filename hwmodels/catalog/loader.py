@@ -50,7 +50,7 @@ _ENGINE_TERMS = tuple(field.name for field in dataclasses.fields(EngineTerms))
 _MAY_LACK = ("further_device_s", "drafted_token_layer_s", "launched_cycle_s", "lookup_cycle_s", "lookup_sequence_s")
 
 #: Scatter of an engine's cycles by kind of draft -> its field in the engine's file.
-_SCATTER = {
+SCATTER_FIELDS = {
     "small network": "scatter_of_small_networks",
     "other drafts": "scatter_of_other_drafts",
     "several devices": "scatter_of_several_devices",
@@ -77,7 +77,7 @@ _ELSEWHERE = Entry("", {}, {})
 _REPOSITORY = re.compile(r"\bconfig\.json of ([\w.-]+/[\w.-]+\w)")
 
 #: Field -> rule of a serving engine's file.
-_ENGINE_RULES = dict.fromkeys((*_ENGINE_TERMS, *_SCATTER.values(), *_ROWS, _UNTIL), NOT_NEGATIVE)
+_ENGINE_RULES = dict.fromkeys((*_ENGINE_TERMS, *SCATTER_FIELDS.values(), *_ROWS, _UNTIL), NOT_NEGATIVE)
 
 
 def device_names() -> tuple[str, ...]:
@@ -186,7 +186,7 @@ def engine_scatter(name: str) -> dict[str, float]:
         nobody knows.
     """
     values = _engine_entry(name).values
-    return {kind: values[field] for kind, field in _SCATTER.items() if field in values}
+    return {kind: values[field] for kind, field in SCATTER_FIELDS.items() if field in values}
 
 
 class RowInstructions(NamedTuple):
@@ -483,7 +483,10 @@ def _is_file(name: str) -> bool:
 
 def _device_entry(name: str) -> DeviceEntry:
     registered = DEVICES.get(_slug(name))
-    return _parsed_device(_read(DEVICES, name), name) if registered is None else registered
+    if registered is not None:
+        return registered
+    entry = _parsed_device(_read(DEVICES, name), name)
+    return dataclasses.replace(entry, sources=dict(entry.sources))  # the caller's own
 
 
 @functools.lru_cache(maxsize=256)
@@ -505,7 +508,7 @@ def _engine_entry(name: str) -> Entry:
 
 def _parse_engine(text: str, where: str) -> Entry:
     return parse_entry(
-        text, _ENGINE_RULES, where=where, optional=frozenset((*_SCATTER.values(), *_ROWS, _UNTIL, *_MAY_LACK))
+        text, _ENGINE_RULES, where=where, optional=frozenset((*SCATTER_FIELDS.values(), *_ROWS, _UNTIL, *_MAY_LACK))
     )
 
 

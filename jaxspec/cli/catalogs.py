@@ -38,7 +38,7 @@ def _device(name: str) -> tuple[str, Any, dict[str, str]]:
     from hwmodels.catalog import device_entry
 
     entry = device_entry(name)
-    return entry.title, entry.device, dict(entry.sources)
+    return entry.title, entry.device, entry.sources
 
 
 def _architecture(name: str) -> tuple[str, Any, dict[str, str]]:

@@ -9,6 +9,9 @@ from scipy import stats
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import DecoderConfig
+from jaxspec.speculate.drafts import SelfDraft
+from jaxspec.speculate.engine import decode
+from jaxspec.speculate.loop import Request
 from jaxspec.speculate.sampling import Decoding
 
 VOCAB, NEW = 4, 3
@@ -30,6 +33,12 @@ def all_texts(new):
     """Every text of so many new tokens, after the same start."""
     tokens = np.array(list(itertools.product(range(VOCAB), repeat=new)), np.int32)
     return np.concatenate([np.broadcast_to(START, (len(tokens), START.size)), tokens], axis=1)
+
+
+def decode_sampled(target, params, asked, tree, decoding, **static):
+    """Args: asked: prompts, ids and seed; static: limits and room of `decode`."""
+    static |= {"draft": SelfDraft(SMALL), "config": SMALL, "law": "sampled"}
+    return decode(target, params, Request(*asked, NEW), tree, decoding, **static)
 
 
 def prompts_and_ids(samples):

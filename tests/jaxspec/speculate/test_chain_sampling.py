@@ -6,15 +6,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from every_text import NEW, SMALL, START, VOCAB, all_texts, chi_square, draft_knobs, prompts_and_ids, sampling
+from every_text import (
+    NEW,
+    SMALL,
+    START,
+    VOCAB,
+    all_texts,
+    chi_square,
+    decode_sampled,
+    draft_knobs,
+    prompts_and_ids,
+    sampling,
+)
 
 from jaxspec.compress.kv import compress_cache, round_kv
 from jaxspec.models.decoder import forward_text
 from jaxspec.speculate.acceptance import TargetText, all_starts
-from jaxspec.speculate.drafts import SelfDraft, SelfDraftParams
-from jaxspec.speculate.engine import decode
+from jaxspec.speculate.drafts import SelfDraftParams
 from jaxspec.speculate.expansion import chain_limits
-from jaxspec.speculate.loop import Request
 from jaxspec.speculate.predicted_cycles import expected_cycles
 from jaxspec.trees import chain_tree
 
@@ -31,12 +40,7 @@ def small_knobs():
 @pytest.fixture(scope="module")
 def sample_many(jit, networks, small_knobs):
     target, draft = networks
-    static = dict(draft=SelfDraft(SMALL), config=SMALL, law="sampled", limits=chain_limits(DRAFT_LENGTH + 1))
-    run_jitted = jit(
-        lambda target, params, asked, tree, decoding: decode(
-            target, params, Request(*asked, NEW), tree, decoding, **static
-        )
-    )
+    run_jitted = jit(functools.partial(decode_sampled, limits=chain_limits(DRAFT_LENGTH + 1)))
 
     @functools.cache
     def run(draft_length):

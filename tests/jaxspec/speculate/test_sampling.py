@@ -1,18 +1,18 @@
 """Temperature, top-k and top-p: by hand, without new compilations, and as distributions of whole texts."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from every_text import NEW, SMALL, all_texts, chi_square, draft_knobs, prompts_and_ids
+from every_text import NEW, SMALL, all_texts, chi_square, decode_sampled, draft_knobs, prompts_and_ids
 
 from jaxspec.compress.kv import round_kv
 from jaxspec.models.decoder import forward_text
 from jaxspec.speculate import expansion, loop
-from jaxspec.speculate.drafts import SelfDraft, SelfDraftParams
-from jaxspec.speculate.engine import decode
+from jaxspec.speculate.drafts import SelfDraftParams
 from jaxspec.speculate.expansion import chain_limits
-from jaxspec.speculate.loop import Request
 from jaxspec.speculate.sampling import GREEDY, SAMPLING, Decoding, token_distribution
 from jaxspec.trees import chain_tree
 
@@ -78,13 +78,8 @@ def logits(jit, networks):
 
 def sampler(jit, networks, room=NEW):
     """Another room compiles anew, and so sees what was broken since."""
-    static = dict(draft=SelfDraft(SMALL), config=SMALL, room=room, limits=chain_limits(WIDTH), law="sampled")
     params, asked = SelfDraftParams(networks[1], draft_knobs()), (*prompts_and_ids(SAMPLES), jax.random.key(11))
-    run = jit(
-        lambda target, params, asked, tree, decoding: decode(
-            target, params, Request(*asked, NEW), tree, decoding, **static
-        )
-    )
+    run = jit(functools.partial(decode_sampled, room=room, limits=chain_limits(WIDTH)))
     return lambda decoding, length: run(networks[0], params, asked, chain_tree(length, WIDTH), decoding)
 
 

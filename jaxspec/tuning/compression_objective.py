@@ -71,6 +71,10 @@ def measured_windows(
     return measure(calibration, knobs, **options, counted=counted)
 
 
+#: Windows of one pass, at most: as many as a grid is measured on, so that these and all windows share a program.
+_AT_ONCE = 24
+
+
 def measure_hard(
     calibration: Calibration, knobs: Knobs, decoding: Decoding, *, offset: int = 0, windows: int | None = None
 ) -> DraftMeasurement:
@@ -91,7 +95,7 @@ def measure_hard(
     count = there if windows is None else windows
     check_count("windows", count, most=there)
     decoding = dataclasses.replace(decoding, temperature=jnp.asarray(decoding.temperature, jnp.float32)).for_program()
-    size = windows_per_pass(calibration.config, calibration.text.tokens.shape[1])
+    size = min(_AT_ONCE, windows_per_pass(calibration.config, calibration.text.tokens.shape[1]))
     # What does not count takes as long as what does: few windows have a program of their own.
     placed = count if 2 * count <= min(size, there) else there
     number = -(-placed // size)

@@ -1,7 +1,8 @@
 """Declaration of a paper: its tables, their models, fitted numbers, choices, doubts and simplest predictors.
 
-A paper is a folder `experiments/papers/<name>/` with `paper.py`, which defines `PAPER`, and `data/<name>_<table>.csv`, the
-printed numbers. Command line, JSON, printing, verdicts and the figure of errors are written once, in this package.
+A paper is a folder `experiments/papers/<name>/` with `paper.py`, which defines `PAPER`, `data/<name>_<table>.csv`, the
+printed numbers, and `details.toml`, how numbers beside the tables are printed. Command line, JSON, printing, verdicts and the
+figure of errors are written once, in this package.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import functools
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -36,6 +38,7 @@ __all__ = [
     "as_printed",
     "beats",
     "constant",
+    "detail",
     "each",
     "missed_statements",
     "predictions",
@@ -392,6 +395,22 @@ class Statement:
     def entry(self) -> dict[str, Any]:
         """As in the JSON."""
         return dataclasses.asdict(self) | {"used": self.status == "calibrated"}
+
+
+@functools.cache
+def _words_of_details(folder: Path) -> Mapping[str, Mapping[str, Any]]:
+    return tomllib.loads((folder / "details.toml").read_text(encoding="utf-8"))
+
+
+def detail(
+    folder: Path,
+    name: str,
+    value: Callable[[Outcome], Any],
+    entries: Callable[[Any], Iterable[Mapping[str, Any]]] = lambda value: value,
+) -> Detail:
+    """A detail whose title and columns are in `details.toml` of the paper's folder."""
+    words = _words_of_details(folder)[name]
+    return Detail(name, words["title"], value, words["columns"], entries)
 
 
 def statements_detail(find: Callable[[Any], Iterable[Statement]]) -> Detail:

@@ -31,7 +31,7 @@ from experiments.papers.cassandra.speedups import (
     speedups,
 )
 from experiments.papers.huffllm.hardware import printed_areas as huffllm_areas
-from experiments.reproduce.paper import Detail, Outcome
+from experiments.reproduce.paper import Outcome, detail
 from hwmodels import (
     LAYER_MATRICES,
     Case,
@@ -313,115 +313,36 @@ def _objective() -> list[dict[str, Any]]:
     return scored(on_the_grid([*drafts["VP+MT"], *drafts["VP"]]), LENGTH)
 
 
+_detail = functools.partial(detail, Path(__file__).parent)
+
 DETAILS = (
-    Detail(
+    _detail(
         "places",
-        "Decoders at the L2 or in the memory controllers: Llama on cassandra-gpu, by benchmark from worst to best",
         lambda outcome: decoder_places(),
-        {
-            "drafts of": "{method}",
-            "decoders": "{place}",
-            "draft step, s": "{draft_s:.5f}",
-            "verification, s": "{verify_s:.5f}",
-            "over 16 bits": "{low:.2f}x to {high:.2f}x",
-        },
         lambda value: [row | {"low": min(row["speedups"]), "high": max(row["speedups"])} for row in value],
     ),
-    Detail(
-        "fig12_choices",
-        "Fig. 12: choices, fixed before any speedup was computed",
-        lambda outcome: [{"choice": text} for text in FROZEN.in_words()],
-        {"choice": "{choice}"},
-    ),
-    Detail(
-        "fig12_ranges",
-        "Fig. 12: both ends by the way of storing, without any fitted number, and what is then nearest to Fig. 14",
-        lambda outcome: ways_of_storing(),
-        {
-            "pruned values, embedding and head": "{choices}",
-            "lowest": "{low:.3f} ({low_error:+.1%})",
-            "highest": "{high:.3f} ({high_error:+.1%})",
-            "Fig. 14, nearest": "{fig14_error:.1%}",
-        },
-    ),
-    Detail(
+    _detail("fig12_choices", lambda outcome: [{"choice": text} for text in FROZEN.in_words()]),
+    _detail("fig12_ranges", lambda outcome: ways_of_storing()),
+    _detail(
         "fig12_orders",
-        "Fig. 12: orders that the text states",
         lambda outcome: orders(),
-        {"order": "{name}", "holds": "{holds}"},
         lambda value: [{"name": name, "holds": holds} for name, holds in value.items()],
     ),
-    Detail(
-        "fig12_bars",
-        "Fig. 12: every bar, predicted",
-        lambda outcome: _bars(),
-        {
-            "device": "{device}",
-            "method": "{method}",
-            "model": "{model}",
-            "benchmark": "{benchmark}",
-            "speedup": "{speedup:.3f}",
-            "drafted": "{draft_length}",
-        },
+    _detail("fig12_bars", lambda outcome: _bars()),
+    _detail("int8_terms", lambda outcome: int8_terms()),
+    _detail(
+        "fig14_readings", lambda outcome: [reading.listed() for reading in capacity.readings()], lambda value: value[:6]
     ),
-    Detail(
-        "int8_terms",
-        "INT8 over bfloat16 by what is counted (printed 1.3, and 1.25 to 1.42 of earlier studies); kernels of vLLM on Ada",
-        lambda outcome: int8_terms(),
-        {
-            "model": "{model}",
-            "bytes alone": "{bytes:.2f}x",
-            "kernels that dequantize weights": "{dequantizing:.2f}x",
-            "that quantize activations too": "{quantizing:.2f}x, {quantizing_s:.4f} s",
-        },
-    ),
-    Detail(
-        "fig14_readings",
-        "Fig. 14: the budget at which both ratios come nearest, by reading; and the ratios with 24 GiB",
-        lambda outcome: [reading.listed() for reading in capacity.readings()],
-        {
-            "separate draft": "{draft}",
-            "pruned": "{pruned}",
-            "KV bits": "{kv_bits:g}",
-            "bits of ends": "{end_bits:g}",
-            "budget, GB": "{budget_gb:.2f}",
-            "over a draft, over Eagle-3": "{ratios[0]:.2f}, {ratios[1]:.2f}",
-            "error": "{error:.1%}",
-            "24 GiB": "{at_24_gib[0]:.2f}, {at_24_gib[1]:.2f}",
-        },
-        lambda value: value[:6],
-    ),
-    Detail(
+    _detail(
         "fig6",
-        "Fig. 6 measured on the embedded network: bits per exponent, a codebook per matrix and layer",
         lambda outcome: [{"what": what} | row | {"status": "measured"} for what, row in _measured()["fig6"].items()],
-        {"what": "{what}", "entropy": "{entropy_bits:.2f}", "unary": "{unary_bits:.2f}", "values": "{values:,}"},
     ),
-    Detail(
+    _detail(
         "fig7",
-        "Fig. 7 measured on the embedded network: accepted fraction of 5 drafted tokens at equal compression",
         lambda outcome: {"drafts": trade_off(), "equal_compression": better_together(trade_off())},
-        {
-            "compression": "{compression:.2f}x",
-            "both": "{VP+MT:.3f}",
-            "pruning alone": "{VP:.3f}",
-            "truncation alone": "{MT:.3f}",
-        },
         lambda value: value["equal_compression"],
     ),
-    Detail(
-        "objective",
-        "Eq. (2) beside the predicted speedup: measured drafts of weights alone, 5 tokens, Llama-3.1-8B on an RTX 4090",
-        lambda outcome: _objective(),
-        {
-            "pruned": "{weight_prune:.0%}",
-            "bits cut": "{cut_bits}",
-            "bits per weight": "{bits_per_weight:.2f}",
-            "accepted": "{alpha_fraction:.3f}",
-            "J over the best": "{J:.3f}",
-            "speedup": "{speedup:.2f}x",
-        },
-    ),
+    _detail("objective", lambda outcome: _objective()),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from experiments.papers.huffllm import compression
 from experiments.reproduce.paper import (
     Choice,
     ComparedCell,
-    Detail,
     MakePredictor,
     Modelled,
     Outcome,
@@ -26,6 +26,7 @@ from experiments.reproduce.paper import (
     PrintedTable,
     as_printed,
     constant,
+    detail,
     each,
 )
 from hwmodels import catalog, parameters
@@ -426,6 +427,8 @@ TABLES = (
     ),
 )
 
+_detail = functools.partial(detail, Path(__file__).parent)
+
 PAPER = Paper(
     name="cassandra",
     title="Cassandra: Enabling Reasoning LLMs at Edge via Self-Speculative Decoding",
@@ -435,61 +438,21 @@ PAPER = Paper(
     solve=compression.sample,
     details=(
         *details.DETAILS,
-        Detail(
+        _detail(
             "per_unit",
-            "Figures of a unit: Table V over the number of units (input)",
             lambda outcome: area_power.per_unit(),
-            {
-                "module": "{module}",
-                "unit": "{unit}",
-                "count": "{count:,.0f}",
-                "area, um^2": "{area_um2:.4g}",
-                "power, uW": "{power_uw:.4g}",
-                "note": "{note}",
-            },
             lambda value: [e | {"area_um2": e["area_m2"] * 1e12, "power_uw": e["power_w"] * 1e6} for e in value],
         ),
-        Detail(
-            "ratios",
-            "Table V's ratios, percent: areas over their sum, with SRAM's corrected and as printed",
-            _ratios_explained,
-            {
-                "module": "{module}",
-                "printed": "{printed_percent:g}",
-                "corrected": "{corrected_percent:.2f}",
-                "as printed": "{of_printed_sum_percent:.2f}",
-                "rounds to it": "{rounds_to_printed}",
-            },
-        ),
-        Detail(
-            "counters",
-            f"Decoders for 1024 bytes per cycle, codewords of {area_power.MEAN_CODE_BITS} bits (printed: 40)",
-            lambda outcome: area_power.counters_scan(),
-            {
-                "counters of 8 bits": "{counters}",
-                "bytes per cycle": "{decoded_bytes_per_cycle:.2f}",
-                "in 8 shares of 128 bytes": "{decoders_in_shares}",
-                "together": "{decoders_together}",
-            },
-            lambda value: value[:8],
-        ),
-        Detail(
+        _detail("ratios", _ratios_explained),
+        _detail("counters", lambda outcome: area_power.counters_scan(), lambda value: value[:8]),
+        _detail(
             "shares",
-            "Encoder and decoder over the NPU, percent; sums in mm^2",
             lambda outcome: area_power.shares(),
-            {"reading": "{name}", "value": "{value:.3f}"},
             lambda value: [{"name": name, "value": share} for name, share in value.items()],
         ),
-        Detail(
+        _detail(
             "bounds",
-            "The same units on other chips, percent of the die; decoders of 1 GHz (assumed) for drafting from memory",
             lambda outcome: details.bounds(),
-            {
-                "device": "{device}",
-                "decoders": "{decoders_for_memory}",
-                "scaled": "{scaled}",
-                "as at 28 nm": "{unscaled}",
-            },
             lambda value: [
                 e
                 | {
@@ -499,12 +462,7 @@ PAPER = Paper(
                 for e in value
             ],
         ),
-        Detail(
-            "checks",
-            "What follows from the units",
-            lambda outcome: details.checks(),
-            {"item": "{item}", "value": "{value:.4g}", "unit": "{unit}"},
-        ),
+        _detail("checks", lambda outcome: details.checks()),
     ),
     figures={
         "fig7": lambda outcome: figures.trade_off_figure(outcome.details["fig7"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -27,7 +28,7 @@ from experiments.papers.elmoe3d.printed import (
 )
 from experiments.papers.elmoe3d.results import FITTED_HALF, Solved, choices, errors_of, printed_choices, solve, spread
 from experiments.papers.elmoe3d.steps import VERIFIED_NODES
-from experiments.reproduce.paper import Detail, Outcome, Statement, missed_statements, statements_detail
+from experiments.reproduce.paper import Outcome, Statement, detail, missed_statements, statements_detail
 from hwmodels import touched_experts
 from hwmodels.network.architecture import EXPERT_MATRICES
 from hwmodels.parallel import sum_exchange
@@ -449,81 +450,13 @@ def missed_bars(outcome: Outcome) -> list[str]:
 
 _PERCENT = "{{{}:.1%}}"
 
+_detail = functools.partial(detail, Path(__file__).parent)
+
 DETAILS = (
     statements_detail(statements),
-    Detail(
-        name="variants",
-        title="Other choices, fitted to the same cells: median, 90th percentile and largest error",
-        value=variants,
-        columns={
-            "choice": "{variant}",
-            "half": "{half}",
-            **{
-                f"{mode} {name}": _PERCENT.format(f"{short}_{name}")
-                for short, mode in (("ar", "AR"), ("sd", "SD"))
-                for name in ("median", "p90", "max")
-            },
-            "modes right": "{mode_right} of {modes}",
-            "schemes right": "{scheme_right} of {schemes}",
-        },
-    ),
-    Detail(
-        name="decisions",
-        title="Decisions and averages: model (printed)",
-        value=decisions,
-        columns={
-            "half": "{half}",
-            "AR or SD right": "{mode_right} of {modes}",
-            "best scheme right": "{scheme_right} of {schemes}",
-            "Elastic-SD's best mode": "{best_mode:.2f} ({printed_best_mode:.2f})",
-            "over EAGLE3": "{over_eagle:.2f} ({printed_over_eagle:.2f})",
-            "at most": "{most_over_eagle:.2f} ({printed_most_over_eagle:.2f})",
-        },
-    ),
-    Detail(
-        name="misjudged",
-        title="Cells whose faster mode is missed: speedups alone and speculating, and the second over the first",
-        value=misjudged,
-        columns={
-            "half": "{half}",
-            "cell": "{cell}",
-            "paper": "{printed_alone:.2f} / {printed_together:.2f}",
-            "margin": "{printed_margin:+.1%}",
-            "model": "{alone:.2f} / {together:.2f}",
-            "its margin": "{margin:+.1%}",
-            "cached experts": "{cached:.0f}",
-            "doubtful": "{flagged}",
-        },
-    ),
-    Detail(
-        name="furthest",
-        title="Predicted cells that are furthest off",
-        value=furthest,
-        columns={
-            "cell": "{cell}",
-            "mode": "{mode}",
-            "paper": "{paper:.2f}",
-            "model": "{model:.2f}",
-            "error": "{error:+.1%}",
-            "cached experts": "{cached:.0f}",
-        },
-    ),
-    Detail(
-        name="energy",
-        title="Energy per token, 8 GB, in mJ: the xPU, Elastic-SD by component, and the ratio, also of accesses alone",
-        value=energies,
-        columns={
-            "target": "{model}",
-            "batch": "{batch}",
-            "xPU": "{base_mj:.1f}",
-            "EXT": "{external_j:.1f}",
-            "HB": "{bonded_j:.1f}",
-            "arithmetic": "{arithmetic_j:.1f}",
-            "links": "{communication_j:.1f}",
-            "static": "{static_j:.1f}",
-            "ratio": "{ratio:.2f}",
-            "of accesses": "{of_accesses:.2f}",
-            "mode": "{mode}",
-        },
-    ),
+    _detail("variants", variants),
+    _detail("decisions", decisions),
+    _detail("misjudged", misjudged),
+    _detail("furthest", furthest),
+    _detail("energy", energies),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -39,7 +40,7 @@ from experiments.papers.fpga_tree_sd.model import (
     table_one,
 )
 from experiments.papers.fpga_tree_sd.tables import PLATFORMS
-from experiments.reproduce.paper import ComparedCell, Detail, Outcome, beats, relative_error, spread_of
+from experiments.reproduce.paper import ComparedCell, Outcome, beats, detail, relative_error, spread_of
 from hwmodels import Case, Workload, catalog, chain_plan, price
 from hwmodels.speculation.draft_cost import EAGLE3_VOCABULARY, eagle_head
 from hwmodels.speculation.verification_length import best_schedule, generation_time, ridge_length
@@ -289,100 +290,22 @@ def _switching_entries(value: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
     return [{**entry, "lengths": ", ".join(str(step["length"]) for step in entry["schedule"])} for entry in value]
 
 
+_detail = functools.partial(detail, Path(__file__).parent)
+
 DETAILS = (
-    Detail(
-        "boards",
-        "Table IV by board: best throughputs",
-        boards,
-        {
-            "board": "{board}",
-            "median": "{ours[median]:.2%}",
-            "max": "{ours[max]:.2%}",
-            "of its maximum at the printed lengths": "{shares}",
-            "best lengths": "{lengths}",
-            "beats simpler": "{beats}",
-            "bar": "{bar}",
-        },
-        _board_entries,
-    ),
-    Detail(
-        "heads",
-        "Chains of an EAGLE-3 head by published traces: x within 2 % of the best, and lost at Table IV's x, 17 at most",
-        lambda outcome: traced_heads(),
-        {
-            "board": "{board}",
-            "context": "{context}",
-            "best x": "{best_length}",
-            "within 2 %": "{near[0]} to {near[1]}",
-            "tokens/s": "{tokens_per_s:.1f}",
-            "over AR": "{speedup:.2f}x",
-            "printed x": "{printed_length:.0f}",
-            "lost there": "{lost_at_printed:.1%}",
-        },
-    ),
-    Detail(
-        "variants",
-        "One choice changed, fitted to Table I again (least share: at the printed best lengths)",
-        lambda outcome: compare(),
-        {
-            "variant": "{variant}",
-            "median": "{median:.1%}",
-            "max": "{max:.1%}",
-            "least share": "{least_share_of_maximum:.3f}",
-            "U280 max": "{boards[U280][max]:.1%}",
-            "VHK158 max": "{boards[VHK158][max]:.1%}",
-            "U250 max": "{boards[U250][max]:.1%}",
-            "U250 lengths": "{lengths}",
-            "naive lengths": "{naive}",
-        },
-        _variant_entries,
-    ),
-    Detail(
-        "switching",
-        "A generation from 128 to 16384 tokens of context, its length switched as the context grows",
-        lambda outcome: generations(),
-        {
-            "board": "{board}",
-            "tokens/s": "{tokens_per_s:.2f}",
-            "over AR": "{speedup_vs_ar:.2f}x",
-            "over the original set": "{speedup_vs_original:.2f}x",
-            "best fixed length": "{best_fixed_length}",
-            "over it": "{speedup_vs_best_fixed:.3f}x",
-            "lengths": "{lengths}",
-        },
-        _switching_entries,
-    ),
-    Detail(
-        "law_bounds",
-        "Eq. (4), 1.5 < AAT < x from 2 tokens on",
-        law_bounds,
-        {"holds": "{holds}", "least tokens": "{least_tokens:.3f}", "most above x": "{most_above_length:.3f}"},
-        lambda value: [value],
-    ),
-    Detail(
-        "roofline_cases",
-        "Best speedups on V80 where a roofline with one ridge says how long a verification takes, Eq. (9) to (15)",
-        roofline_cases,
-        {
-            "context": "{context:.0f}",
-            "ridge": "{ridge_length:.1f}",
-            "this model": "{model:.2f}x",
-            "one ridge": "{mixed:.2f}x",
-            "bound by memory": "{memory_bound:.2f}x",
-            "at least": "{memory_bound_floor:.2f}x",
-            "bound by arithmetic": "{compute_bound:.2f}x",
-        },
-        lambda value: value,
-    ),
-    Detail(
+    _detail("boards", boards, _board_entries),
+    _detail("heads", lambda outcome: traced_heads()),
+    _detail("variants", lambda outcome: compare(), _variant_entries),
+    _detail("switching", lambda outcome: generations(), _switching_entries),
+    _detail("law_bounds", law_bounds, lambda value: [value]),
+    _detail("roofline_cases", roofline_cases, lambda value: value),
+    _detail(
         "fitted",
-        "Numbers fitted to Table I, and what follows for other tables",
         lambda outcome: {
             "numbers": fitted_numbers(),
             "share_of_maximum_at_best_length": tables.shares_of_maximum(),
             "unified_length": tables.solve_tasks().unified_length,
         },
-        {"number": "{name}", "value": "{value:.4g}"},
         lambda value: [{"name": name, "value": number} for name, number in value["numbers"].items()],
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from experiments.papers.huffllm import compression, hardware, savings
 from experiments.papers.huffllm.compression import CODED_SPLIT, DATA
 from experiments.papers.huffllm.savings_model import BENCHMARK_TOKENS, FITTED_BOUNDS, MODELS, Fitted
-from experiments.reproduce.paper import Detail, Outcome, printed_cells, printed_value
+from experiments.reproduce.paper import Outcome, detail, printed_cells, printed_value
 from hwmodels import (
     ALL_LAYER_MATRICES,
     Device,
@@ -254,77 +255,26 @@ def _arrays_and_splits(outcome: Outcome) -> list[dict[str, Any]]:
     return rows
 
 
+_detail = functools.partial(detail, Path(__file__).parent)
+
 DETAILS = (
-    Detail(
-        "arrays",
-        f"Which array, which split: {_NETWORK}, {BENCHMARK_TOKENS[_QUERY]} tokens; a decoder holds all codewords of its field",
-        _arrays_and_splits,
-        {
-            "device": "{device}",
-            "split": "{split}",
-            "bits": "{bits:.2f}",
-            "codewords": "{codewords:,}",
-            "16 bits, s": "{plain_s:.4f}",
-            "compressed, s": "{seconds:.4f}",
-            "time saved": "{time_saved:.0%}",
-            "energy saved": "{energy_saved:.0%}",
-        },
-    ),
-    Detail(
-        "explanation",
-        "Llama in FP16: from the entropies' sum (paper: 10.61) to Huffman bits (paper: 10.96)",
-        lambda outcome: explain_gap(outcome.solved.sample.counts["Llama", "float16"]),
-        {"item": "{item}", "bits per weight": "{bits_per_weight:.4f}"},
-    ),
-    Detail(
-        "savings",
-        "Savings: mean (largest) absolute error in percentage points; bits per weight from own or printed compression",
-        lambda outcome: compare_savings(outcome.solved),
-        {
-            "bits": "{bits}",
-            "cells of": "{name}",
-            "model": "{model}",
-            "constants": "{constants}",
-            "order right/tied/wrong": "{order}",
-            "cells in doubt": "{in_doubt}",
-        },
-        _compared,
-    ),
-    Detail(
+    _detail("arrays", _arrays_and_splits),
+    _detail("explanation", lambda outcome: explain_gap(outcome.solved.sample.counts["Llama", "float16"])),
+    _detail("savings", lambda outcome: compare_savings(outcome.solved), _compared),
+    _detail(
         "energy_terms",
-        "What the printed energies imply: saving = share * (1 - bits / 16) - added; errors in points",
         lambda outcome: _energy_terms(),
-        {
-            "bits by": "{bits}",
-            "chip": "{architecture}",
-            "GB/s": "{bandwidth_gbps:.0f}",
-            "share of energy": "{share:.3f}",
-            "added, %": "{added:.2f}",
-            "error": "{error:.2f}",
-            "share alone": "{share_alone:.3f}",
-            "its error": "{error_alone:.2f}",
-        },
         lambda value: [{"bits": name} | row for name, rows in value.items() for row in rows],
     ),
-    Detail(
+    _detail(
         "fitted",
-        "The savings' fitted numbers, and what physics allows",
         lambda outcome: {source: outcome.details["savings"][source]["fitted"] for source in ("own", "printed")},
-        {"bits": "{bits}", "number": "{name}", "fitted": "{value:.4g}", "from": "{low:.2g}", "to": "{high:.2g}"},
         _bounds,
     ),
-    Detail(
-        "hardware",
-        "Weight-stationary array, Llama-3.2-3B, MMLU, over the bandwidth",
-        _hardware,
-        {"GB/s": "{bandwidth_gbps}", "time saved": "{latency_saving:.2f} %", "energy saved": "{energy_saving:.2f} %"},
-        _roofline,
-    ),
-    Detail(
+    _detail("hardware", _hardware, _roofline),
+    _detail(
         "cams",
-        "Decoders of 15 bits over 128 elements, by bits per symbol",
         lambda outcome: outcome.details["hardware"]["cam_percent"],
-        {"bits per symbol": "{bits}", "area": "{percent:.1f} %"},
         lambda value: [{"bits": bits, "percent": percent} for bits, percent in value.items()],
     ),
 )

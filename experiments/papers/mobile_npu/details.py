@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -37,7 +39,7 @@ from experiments.papers.mobile_npu.versions import (
     networks,
     printed,
 )
-from experiments.reproduce.paper import Detail, Outcome, Statement, missed_statements, statements_detail
+from experiments.reproduce.paper import Outcome, Statement, detail, missed_statements, statements_detail
 from hwmodels import OPERATORS, Architecture, Device, catalog, step_operators, uniform_weight_bits
 from hwmodels.compute.matrix_vector_npu import attention_times, stage_times
 from hwmodels.network.operators import StepShape
@@ -304,72 +306,19 @@ def _table3() -> list[dict[str, Any]]:
     return [{"device": name} | {r["metric"]: r["value"] for r in rows if r["device"] == name} for name in names]
 
 
+_detail = functools.partial(detail, Path(__file__).parent)
+
 DETAILS = (
-    Detail(
+    _detail(
         "fitted",
-        "The four fitted numbers",
         lambda outcome: fitted_numbers(),
-        {"number": "{name}", "value": "{value:.4g}"},
         lambda value: [{"name": name, "value": number} for name, number in value.items()],
     ),
     statements_detail(statements),
-    Detail(
-        "accuracy",
-        "Tables 1, 4 and 5 in our setting: the embedded network on text, the arithmetic network on its task",
-        lambda outcome: accuracy_statements(accuracies()),
-        {
-            "where": "{where}",
-            "statement": "{says}",
-            "printed": "{printed}",
-            "ours": "{ours}",
-            "holds": "{holds}",
-            "status": "{status}",
-        },
-    ),
-    Detail(
-        "generations",
-        "Table 3's phones, prompt of 512 tokens: tokens/s of one sample and of 16; share of the logits, power, energy at 16",
-        _generations,
-        {
-            "NPU": "{npu_arch}",
-            "phone": "{device}",
-            "network": "{model}",
-            "fits": "{fits}",
-            "MiB": "{session_mib:.0f}",
-            "1": "{one_tokens_per_s:.1f}",
-            "16": "{sixteen_tokens_per_s:.0f}",
-            "logits, %": "{head_percent:.0f}",
-            "W": "{power_w:.2f}",
-            "J per token": "{joules_per_token:.4f}",
-        },
-    ),
-    Detail(
-        "matrices",
-        "Fig. 15 matrix by matrix: our time, and the other versions' times over it",
-        lambda outcome: _matrices(),
-        {
-            "network": "{model}",
-            "matrix": "{matrix}",
-            "bits": "{weight_bits:g}",
-            "us": "{microseconds:.0f}",
-            "baseline": "{baseline:.2f}",
-            "HMX layout": "{HMX layout:.2f}",
-            "no dequantization": "{no dequantization:.3f}",
-        },
-    ),
-    Detail(
-        "variants",
-        "Fig. 15 under other readings, the fitted number unchanged",
-        lambda outcome: _variants(),
-        {
-            "reading": "{reading}",
-            "slower, %": "{slower_percent:.0f}",
-            "baseline, lowest": "{baseline min:.2f}",
-            "highest": "{baseline max:.2f}",
-            "HMX layout, lowest": "{HMX layout min:.2f}",
-            "its highest": "{HMX layout max:.2f}",
-        },
-    ),
+    _detail("accuracy", lambda outcome: accuracy_statements(accuracies())),
+    _detail("generations", _generations),
+    _detail("matrices", lambda outcome: _matrices()),
+    _detail("variants", lambda outcome: _variants()),
 )
 
 

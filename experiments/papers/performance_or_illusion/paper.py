@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,11 +27,11 @@ from experiments.papers.performance_or_illusion.tables import SHARES, SPEEDUPS, 
 from experiments.reproduce.paper import (
     Choice,
     ComparedCell,
-    Detail,
     Outcome,
     Paper,
     PrintedTable,
     Statement,
+    detail,
     missed_statements,
     printed_value,
     statements_detail,
@@ -260,14 +262,11 @@ def _walks(outcome: Outcome) -> list[dict[str, Any]]:
     ]
 
 
+_detail = functools.partial(detail, Path(__file__).parent)
+
 DETAILS = (
     statements_detail(_statements),
-    Detail(
-        "walks",
-        f"Simulated marks of {TARGET} with the simulator's times along our walk: errors",
-        _walks,
-        {"drafter": "{drafter}", "marks": "{marks}", "median error": "{median:.1%}", "largest": "{max:.1%}"},
-    ),
+    _detail("walks", _walks),
 )
 
 PAPER = Paper(

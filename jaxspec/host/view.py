@@ -104,20 +104,6 @@ def residuals_figure(result: CalibrateResult) -> Figure | None:
     return figure
 
 
-_CAPTIONS = {
-    "rows": "Products of matrices in a compiled loop over layers. Where kernels change or pad, time jumps: the device file "
-    "carries these steps beside a smooth form.",
-    "residuals": "Each point was predicted without its shape (product), its context (attention) or its network (step).",
-}
-
-
-_CLOSING = (
-    "Each piece is timed within compiled loops, as decoding runs it, in turn with its neighbours; compilation is apart. "
-    "Errors are those of groups that a fit did not see; intervals are quantiles of these errors. Whole steps include "
-    "products and attention of networks that the other fits have seen."
-)
-
-
 def _percent(value: float | None) -> str:
     return NOT_KNOWN if value is None else f"{100 * value:.1f} %"
 
@@ -204,7 +190,7 @@ def figures(result: CalibrateResult, directory: Path | None = None) -> Drawings:
     return {"rows": lambda: rows_figure(result), "residuals": lambda: residuals_figure(result)}
 
 
-_PAGE = Page(heading="What this machine does", closing=_CLOSING, command="jaxspec calibrate --config config.toml")
+_PAGE = Page.read(Path(__file__).with_name("page.toml"))
 
 
 def write_calibrate_report(result: CalibrateResult, out_dir: str | Path) -> Path:
@@ -226,7 +212,6 @@ def calibrate_section(result: CalibrateResult) -> Section:
         tables=[Grid([(_name(part), part) for part in result.parts], PART_COLUMNS, corner="fit")],
         proof=Proof("broken" if busy else "unknown", quiet[0].upper() + quiet[1:] + "."),
         figures=figures(result),
-        captions=_CAPTIONS,
         settings=[
             ("origin", str(result.origin)),
             ("launch from Python", _time(result.launch_s.number)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.resources
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -47,6 +48,12 @@ COLUMNS_ACROSS = 6
 #: Figures by name, each as a function that draws it; None where the data is absent.
 Drawings: TypeAlias = "Mapping[str, Callable[[], Figure | None]]"
 
+#: What the figure of the stopwatch shows.
+STOPWATCH_CAPTION = (
+    "Speed over decoding without speculation, both timed in turns here; bars hold 90 % of the repeats, and are 90 % intervals "
+    "of predictions."
+)
+
 #: What the page of a network that ran says of all its numbers.
 NETWORK_RAN = (
     "Acceptance is that of the network that ran here; time is that of the priced architecture, which did not run. The two "
@@ -75,7 +82,7 @@ class Section:
         tables: the main one first, in front of ratios and proof.
         best: record of the main table that is marked.
         ratios: name, value, remark of comparisons.
-        figures, captions: by name; a sentence or two under each.
+        figures: by name, each with a caption of the page.
         blocks: title -> text as it is, such as commands.
         settings: name, value. timing: stage, seconds.
         summary: value and interval by device, for the table over all devices, with the choice last.
@@ -92,7 +99,6 @@ class Section:
     ratios: Sequence[tuple[str, str, str]] = ()
     proof: Proof | None = None
     figures: Drawings = dataclasses.field(default_factory=dict)
-    captions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     blocks: Mapping[str, str] = dataclasses.field(default_factory=dict)
     settings: Sequence[tuple[str, str]] = ()
     timing: Sequence[tuple[str, str]] = ()
@@ -140,6 +146,7 @@ class Page:
         command: what reproduces the result.
         summary: headings of the table over all devices, after the device's; none: there is no such table.
         assumptions, closing: paragraphs before and behind the assumptions of the devices.
+        captions: a sentence or two under each figure, by its name, or by the part of it before a hyphen.
     """
 
     heading: str
@@ -147,6 +154,18 @@ class Page:
     summary: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = (NETWORK_RAN,)
     closing: str = ""
+    captions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> Page:
+        """The page whose words are in a TOML file."""
+        words = tomllib.loads(path.read_text(encoding="utf-8"))
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in words.items()})
+
+    def caption(self, figure: str) -> str:
+        """Of a figure by name."""
+        own = self.captions | {"stopwatch": STOPWATCH_CAPTION}
+        return own[figure if figure in own else figure.partition("-")[0]]
 
 
 def write_page(page: Page, sections: Sequence[Section], out_dir: str | Path) -> Path:
@@ -221,7 +240,7 @@ def _render(
         statuses=STATUSES,
         columns_across=COLUMNS_ACROSS,
         sections=[
-            {"id": slug, "drawn": _inline(slug, svgs, section.captions), "of": section}
+            {"id": slug, "drawn": _inline(slug, svgs, page), "of": section}
             for section, slug, svgs in zip(sections, _section_slugs(sections), figures, strict=True)
         ],
         versions=_versions(results),
@@ -229,10 +248,10 @@ def _render(
     )
 
 
-def _inline(slug: str, svgs: Mapping[str, str], captions: Mapping[str, str]) -> list[dict[str, Any]]:
+def _inline(slug: str, svgs: Mapping[str, str], page: Page) -> list[dict[str, Any]]:
     """Figures for the page, with their captions."""
     return [
-        {"svg": _svg_within(svg, f"{slug}-{name}", captions[name]), "caption": captions[name]}
+        {"svg": _svg_within(svg, f"{slug}-{name}", page.caption(name)), "caption": page.caption(name)}
         for name, svg in svgs.items()
     ]
 

@@ -21,13 +21,7 @@ from jaxspec.results.network_results import (
     Stopwatch,
 )
 
-__all__ = ["STOPWATCH_CAPTION", "stopwatch_figure", "stopwatch_grids", "stopwatch_in_words", "stopwatch_tables"]
-
-#: What the figure shows.
-STOPWATCH_CAPTION = (
-    "Speed over decoding without speculation, both timed in turns here; bars hold 90 % of the repeats, and are 90 % intervals "
-    "of predictions."
-)
+__all__ = ["stopwatch_figure", "stopwatch_grids", "stopwatch_in_words", "stopwatch_tables"]
 
 #: What is said of times that cannot be believed, and of those that are not known.
 _TOO_NOISY = "TOO NOISY to be believed, run it on a quiet machine"

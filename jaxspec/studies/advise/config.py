@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Literal
 
 from jaxspec.errors import InputError
@@ -142,26 +143,12 @@ class AdviseConfig(NamedDraft, ParallelSettings, AcceptanceSettings):
         return self.kind == NETWORK
 
 
-_HELP = """Advise whether to speculate, how, and how sure that is.
-
-\b
-jaxspec advise --device h100-sxm --engine vllm                    an EAGLE-3 head, as accepted in published runs
-jaxspec advise --device h100-sxm --engine vllm --draft llama-3.2-1b --acceptance 0.8,0.74,0.7 --acceptance-cycles 2000
-jaxspec advise --draft self --scheme cassandra1 --run runs/tune-0123456789ab --batch 1,8,64 --context 1024,8k
-jaxspec advise --device my-machine.toml --engine llama.cpp --draft qwen2.5-0.5b --architecture qwen2.5-7b
-
-For each batch and context: the draft length with the highest predicted speed (0 if no draft pays), its gain with an interval,
-the probability that it pays, and the time by cause. The run directory contains result.json, report.html, and for each context
-settings for vLLM (draft length by batch), SGLang and llama.cpp. No network runs.
-"""
-
-
 #: The study that advises engines.
 ADVISE = Study(
     name="advise",
     config=AdviseConfig,
     first=("run",),
-    help=_HELP,
+    help=Path(__file__).with_name("help.txt").read_text(encoding="utf-8"),
     run="jaxspec.studies.advise.run:advise",
     present="jaxspec.studies.advise.view:shown",
     on_processor=True,

@@ -336,12 +336,7 @@ def shown(run: tuple[Sequence[AdviseResult], RunDirectory]) -> Shown:
     )
 
 
-_CAPTIONS = {
-    "gain": "The number above each batch is the draft length to use there.",
-    "limits": "The time of each operator is assigned to its longest wait. Hatched: draft steps.",
-}
-
-_PAGE = Page(heading="Should this network speculate?", command="jaxspec advise --config config.toml", assumptions=())
+_PAGE = Page.read(Path(__file__).with_name("page.toml"))
 
 
 def write_advice(results: Sequence[AdviseResult], directory: Path) -> Path:
@@ -362,7 +357,6 @@ def _section(results: Sequence[AdviseResult]) -> Section:
         pays=any(result.speculate.value for result in results),
         tables=[advice_table(results, title="")],
         figures=drawings,
-        captions={name: _CAPTIONS[name.partition("-")[0]] for name in drawings},
         blocks={f"{title}{at}": text for result, at in each for title, text in result.commands.items()},
         remarks=list(dict.fromkeys(remarks)),
     )

@@ -222,18 +222,7 @@ def shown(result: CodesignResult) -> Shown:
     return Shown(result.plain(), codesign_tables(result), [headline(result), *notes], files, first=first)
 
 
-_CAPTIONS = {
-    "trajectory": "The objective during the search from each start, smoothed; the level lines are exact.",
-    "elasticity": "Percent of the objective for a percent of each number, for one mm2 and for one W.",
-}
-
-_PAGE = Page(
-    heading="Which draft and hardware together?",
-    command="jaxspec codesign config.toml",
-    assumptions=(
-        "Acceptance follows the law named under the table of designs; all reported numbers are evaluated exactly.",
-    ),
-)
+_PAGE = Page.read(Path(__file__).with_name("page.toml"))
 
 
 def write_codesign_report(result: CodesignResult, directory: Path) -> Path:
@@ -246,7 +235,6 @@ def write_codesign_report(result: CodesignResult, directory: Path) -> Path:
         pays=result.after.feasible,
         tables=[*codesign_tables(result), _costs(result)],
         figures=figures(result),
-        captions=_CAPTIONS,
         remarks=[*notes_of(result.engine), *result.notes, f"all numbers: result.json; the search asked for {asked}"],
     )
     return write_page(_PAGE, [section], directory)

@@ -24,7 +24,7 @@ from jaxspec.report.formatting import (
     times,
 )
 from jaxspec.report.page import Drawings, Page, Section, network_section, network_settings, write_page
-from jaxspec.report.stopwatch import STOPWATCH_CAPTION, stopwatch_figure, stopwatch_tables
+from jaxspec.report.stopwatch import stopwatch_figure, stopwatch_tables
 from jaxspec.report.terminal import Shown, Table, shown_run
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.settings.compressions import UNROUNDED_BITS
@@ -430,31 +430,7 @@ def _name_points(axes: Axes, places: Mapping[str, tuple[float, float, float, flo
         axes.annotate(name, (speed, bits), (6, 4), textcoords="offset points", fontsize=7.5)
 
 
-_CAPTIONS = {
-    "speedups": "Speed over autoregressive decoding of the 16-bit network, with 95 % intervals over prompts where a draft was "
-    "counted. Light bars decode another network.",
-    "quality": "Speed against bits per byte of held-out prompts. Drafts on the dashed line give the 16-bit network's own "
-    "output; compression trades quality for speed.",
-    "stopwatch": STOPWATCH_CAPTION,
-}
-
-
-_CLOSING = (
-    "Every draft proposes a chain, of the length that is predicted to be the fastest on calibration text; held-out prompts "
-    "are decoded with it. A self-draft's target is the network as its scheme stores it, which is another network where the "
-    "scheme is not lossless. Compression without a draft is plain decoding of fewer bits: its activations, keys and values "
-    "stay in 16 bits unless the table says otherwise, and what undoing a scale or a rotation takes is left out. A sparse "
-    "cache is read as the same share of the priced context as of the measured one. Skipped blocks take no time. What a draft "
-    "network computes anew after a verification is left out."
-)
-
-
-_PAGE = Page(
-    heading="Which way of decoding is the fastest?",
-    summary=("vs bf16 AR", "95 %", "tokens per cycle", "fastest with exact output"),
-    closing=_CLOSING,
-    command="jaxspec compare --config config.toml",
-)
+_PAGE = Page.read(Path(__file__).with_name("page.toml"))
 
 
 def write_compare_report(results: Sequence[CompareResult], out_dir: str | Path) -> Path:
@@ -485,7 +461,6 @@ def compare_section(result: CompareResult) -> Section:
         best=result.best,
         choice=result.best or NOT_KNOWN,
         figures=figures(result),
-        captions=_CAPTIONS,
         settings=[
             *network_settings(result),
             *((f"{name} is", str(statement)) for name, statement in statements.items()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 from jaxspec.settings.base import Unused
 from jaxspec.settings.common import DRAFT_WITHIN_TARGET, CommonConfig, StopwatchSettings
@@ -39,22 +40,12 @@ class EvaluateConfig(NetworkKnobSettings, StopwatchSettings, CommonConfig):
     )
 
 
-_HELP = """Measure one draft with given knobs.
-
-Measures acceptance, bits and tokens per cycle, decodes held-out prompts, and predicts the speedup.
-
-\b
-jaxspec evaluate --weight-prune 0.3 --weight-cut-bits 5
-srun jaxspec evaluate --model DIR --distributed       one network on the devices of several hosts
-"""
-
-
 #: The study of one given draft.
 EVALUATE = Study(
     name="evaluate",
     config=EvaluateConfig,
     first=("knobs", "weight_prune", "weight_cut_bits"),
-    help=_HELP,
+    help=Path(__file__).with_name("help.txt").read_text(encoding="utf-8"),
     run="jaxspec.studies.evaluate.run:evaluate",
     present="jaxspec.studies.evaluate.run:shown",
     figures="jaxspec.studies.evaluate.run:figures",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Literal
 
 from jaxspec.settings.base import Settings
@@ -76,30 +77,11 @@ class ExportConfig(Settings):
     )
 
 
-_HELP = """Export the draft of RUN, or a model and its low-bit copy, for engines.
-
-RUN is a finished run of tune or evaluate, whose draft becomes a Hugging Face directory; or a model.
-
-\b
-jaxspec export smollm2-135m -o out                         target.gguf in Q8_0, draft.gguf in Q4_0, the llama.cpp command
-jaxspec export path/to/model -o out --format compressed-tensors
-jaxspec export runs/tune-0123456789ab -o draft              the tuned draft of the first device
-jaxspec export runs/tune-0123456789ab -o draft --device jetson-agx-orin --configuration grid
-
-Where the run's scheme rounds the target (cassandra2, mxint8, any-precision and others), that network is written as well,
-into the folder target in the directory: the draft belongs to it, not to the checkpoint.
-
-transformers, vLLM and SGLang open it as the draft of the run's target, llama.cpp after its own conversion. README.md in
-the directory gives the flags for each engine, with the tuned number of drafted tokens. The acceptance carries over, the
-predicted speed does not, because these engines read all bits of every weight.
-"""
-
-
 #: The study that writes a draft for other engines.
 EXPORT = Study(
     name="export",
     config=ExportConfig,
-    help=_HELP,
+    help=Path(__file__).with_name("help.txt").read_text(encoding="utf-8"),
     run="jaxspec.studies.export.run:export_draft",
     present="jaxspec.studies.export.view:shown",
     out=Out(

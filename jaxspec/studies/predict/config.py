@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 from jaxspec.errors import InputError
@@ -155,28 +156,12 @@ class PredictConfig(NamedDraft, ParallelSettings, ExpertSettings, KnobSettings, 
     )
 
 
-_HELP = """Predict speedup, time, energy and memory; no network runs.
-
-The inputs are the shapes of a network, a device, a storage scheme and an acceptance.
-
-\b
-jaxspec predict --device cassandra-npu --acceptance 0.9
-jaxspec predict --architecture qwen3-30b-a3b --device elmoe3d-hb8 --scheme elastic --batch 4
-jaxspec predict --architecture qwen3-30b-a3b --device elmoe3d-hb8 --scheme elastic --placement by_mode --pool-fits
-jaxspec predict --architecture path/to/config.json --device my-chip.toml --scheme q4_0 --plot predict.png
-jaxspec predict --device h100-sxm --engine vllm --draft eagle3 --accepted-per-cycle 2.8 --draft-length 3
-jaxspec predict --batch 1,8,32 --context 1024,8192
-
-Draft length 0 is autoregressive decoding of the stored format; if it is the fastest, no draft pays.
-"""
-
-
 #: The study that runs no network.
 PREDICT = Study(
     name="predict",
     config=PredictConfig,
     first=("weight_prune", "weight_cut_bits"),
-    help=_HELP,
+    help=Path(__file__).with_name("help.txt").read_text(encoding="utf-8"),
     run="jaxspec.studies.predict.run:predict",
     present="jaxspec.studies.predict.view:shown",
     on_processor=True,

@@ -467,32 +467,7 @@ def exchange_figure(result: ScaleResult) -> Figure | None:
 R = TypeVar("R")
 
 
-_CAPTIONS = {
-    "accuracy": "Share of problems answered right by the number of samples. Estimates over subsets of the samples are "
-    "without bias; those of beams are one search for each problem and budget.",
-    "costs": "Every plan by what it takes and what it reaches. No plan beats those on the grey steps: none is as accurate at "
-    "less cost.",
-    "exchange": "Drafted tokens move an answer to the left and keep its accuracy; samples move it up, and to the right where "
-    "the device has no rows to spare or the longest sample is long. Of the first network, at its most accurate method.",
-}
-
-
-_CLOSING = (
-    "All samples of a problem share its prompt: it is processed once, held once and read once per step. A batch runs until "
-    "its longest sample ends; of several problems together, the longest of all is waited for, and lengths of different "
-    "problems are taken as independent. A step is priced at half of the answer's length. A judge is priced with the priced "
-    "network's shapes unless that is the network's own, processes a sample's tokens once in as many rounds as it is asked, "
-    "and keeps its own keys and values. A program that checks Python runs on the host and is not priced. Speculation verifies "
-    "one chain per problem; positions beyond those measured are accepted as the last of them."
-)
-
-
-_PAGE = Page(
-    heading="Samples, or drafted tokens?",
-    summary=("time of one sample", "most accurate plan over that", "speculation over that", "most accurate plan"),
-    closing=_CLOSING,
-    command="jaxspec scale --config config.toml",
-)
+_PAGE = Page.read(Path(__file__).with_name("page.toml"))
 
 
 def write_scale_report(results: Sequence[ScaleResult], out_dir: str | Path) -> Path:
@@ -537,7 +512,6 @@ def scale_section(result: ScaleResult) -> Section:
         choice=NOT_KNOWN if best is None else plan_name(best, result),
         proof=Proof("unknown", _samples_in_words(result)),
         figures=figures(result),
-        captions=_CAPTIONS,
         settings=[
             *network_settings(result, **_task(result)),
             ("draft", str(result.speculation.draft)),

@@ -217,13 +217,7 @@ def figures(result: ServeResult, directory: Path | None = None) -> Drawings:
     return {"throughput_latency": lambda: serving_figure([result])}
 
 
-_CAPTIONS = {
-    "throughput_latency": "Tokens per second against three latencies: the median, with a bar to the 99th percentile. A star is "
-    "where a draft stops to shorten the median request."
-}
-
-
-_PAGE = Page(heading="Up to which load does a draft pay?", command="jaxspec serve --config config.toml", assumptions=())
+_PAGE = Page.read(Path(__file__).with_name("page.toml"))
 
 
 def write_serving(results: Sequence[ServeResult], directory: Path) -> Path:
@@ -239,6 +233,5 @@ def _section(result: ServeResult) -> Section:
         pays=bool(result.pays.value),
         tables=serving_tables([result]),
         figures=figures(result),
-        captions=_CAPTIONS,
         remarks=[acceptance_line(result.acceptance, result.acceptance_source), *result.notes],
     )

@@ -245,16 +245,7 @@ class _Swept(NamedTuple):
     assumptions: list[str]
 
 
-_PAGE = Page(
-    heading="Which design points are the best?",
-    command="jaxspec sweep config.toml",
-    assumptions=("Every point is priced alone, at the best draft length unless that is an axis; axes are inputs.",),
-)
-
-_CAPTION = (
-    "Predicted results of all points that fit their memory, of which a sample is drawn; the lines join those that no other "
-    "point beats in both results."
-)
+_PAGE = Page.read(Path(__file__).with_name("page.toml"))
 
 
 def _best_table(result: SweepResult) -> Table:
@@ -296,6 +287,5 @@ def write_sweep_report(result: dict[str, Any], folder: Path) -> None:
         provenance=law_line(swept.acceptance) or "",
         tables=[_best_table(swept), sweep_table(swept)],
         figures={"pareto": lambda: figure},
-        captions={"pareto": _CAPTION},
     )
     write_page(_PAGE, [section], folder)

@@ -30,7 +30,7 @@ from jaxspec.report.figure_style import (
 )
 from jaxspec.report.formatting import NOT_KNOWN, architecture_title, device_title, fixed, model_title, provenance, times
 from jaxspec.report.page import Drawings, Page, Section, network_section, network_settings, write_page
-from jaxspec.report.stopwatch import STOPWATCH_CAPTION, stopwatch_figure, stopwatch_tables
+from jaxspec.report.stopwatch import stopwatch_figure, stopwatch_tables
 from jaxspec.report.terminal import Shown, Table, shown_run
 from jaxspec.results import Quantity, predicted
 from jaxspec.results.network_results import NO_ENDS, Ends, HeadlineIntervals
@@ -516,31 +516,7 @@ def performance_figure(result: TreeResult) -> Figure | None:
     return figure
 
 
-_CAPTIONS = {
-    "contexts": "What pays at each context: the length with the highest predicted speed, or plain decoding.",
-    "curve": "Tokens per cycle of every beginning of the growing tree on held-out prompts; the law is fitted to few of them.",
-    "performance": "Tokens per second of one sequence by the number of verified tokens. A dashed line is plain decoding at "
-    "that context; where no part of a curve lies above its line, speculation does not pay.",
-    "drawing": "Numbers are the draft's ranks, 0 for its likeliest token. Colour is the share of held-out roots at which the "
-    "token was accepted.",
-    "stopwatch": STOPWATCH_CAPTION,
-}
-
-
-_CLOSING = (
-    "The order in which trees grow comes from calibration text; tokens per cycle come from the ranks that the draft gave to "
-    "the target's own continuation of held-out prompts, and the length is chosen on the same prompts. Keys and values of "
-    "nodes of earlier draft steps are left out of the draft's traffic, and so is what a draft network computes anew after "
-    "a verification."
-)
-
-
-_PAGE = Page(
-    heading="Which tree pays?",
-    summary=("vs bf16 AR", "vs stored AR", "tokens/s", "verify tokens"),
-    closing=_CLOSING,
-    command="jaxspec tree --config config.toml",
-)
+_PAGE = Page.read(Path(__file__).with_name("page.toml"))
 
 
 def write_tree_report(results: Sequence[TreeResult], out_dir: str | Path) -> Path:
@@ -573,7 +549,6 @@ def tree_section(result: TreeResult) -> Section:
         tables=[Grid(contexts, CONTEXT_COLUMNS, corner="context", alarm=alarm)],
         choice=length_in_words(own) if own else "none",
         figures=figures(result),
-        captions=_CAPTIONS,
         settings=[
             *network_settings(result),
             ("draft", str(result.draft.name)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Literal
 
 from jaxspec.settings.base import Unused
@@ -100,26 +101,12 @@ class TuneConfig(StopwatchSettings, CommonConfig):
     )
 
 
-_HELP = """Tune a draft by gradient, and prove it by decoding.
-
-The draft is a subset of the target's own bits: each matrix, and each layer's KV cache, has a pruning ratio and a
-number of cut mantissa bits. Steps: calibrate, measure a grid, tune by gradient, round to whole bits, decode held-out
-prompts, report. Acceptance is measured on --model (by default the small embedded network), cost is
-predicted for --architecture on --device. A run directory keeps everything; the same command resumes an interrupted
-run and reprints a finished one.
-
-\b
-jaxspec tune --device rtx-4090,cassandra-npu
-srun jaxspec tune --model DIR --distributed           one network on the devices of several hosts
-"""
-
-
 #: The study of drafts that are tuned by gradient.
 TUNE = Study(
     name="tune",
     config=TuneConfig,
     first=("objective",),
-    help=_HELP,
+    help=Path(__file__).with_name("help.txt").read_text(encoding="utf-8"),
     run="jaxspec.studies.tune.run:tune",
     present="jaxspec.studies.tune.view:shown",
     figures="jaxspec.studies.tune.view:figures",

@@ -58,7 +58,7 @@ from jaxspec.report.page import (
     network_settings,
     write_page,
 )
-from jaxspec.report.stopwatch import STOPWATCH_CAPTION, stopwatch_figure, stopwatch_tables
+from jaxspec.report.stopwatch import stopwatch_figure, stopwatch_tables
 from jaxspec.report.terminal import Shown, note_lines, shown_run
 from jaxspec.results import predicted
 from jaxspec.results.network_results import Configuration
@@ -396,7 +396,6 @@ def section(result: TuneResult, metrics: Sequence[Mapping[str, Any]] = ()) -> Se
         choice=answer.choice,
         ratios=_ratios(result),
         figures=drawings(result, metrics),
-        captions=_CAPTIONS,
         settings=[
             *network_settings(result, objective=result.objective),
             *([("objective J", by_j)] if by_j else []),
@@ -477,35 +476,7 @@ def _exporting(results: Sequence[TuneResult], directory: Path) -> str:
     return f"jaxspec export {directory}{device}{configuration} -o draft writes the {best} draft for vLLM, SGLang or llama.cpp"
 
 
-#: Figure -> what it shows, in a sentence under it.
-_CAPTIONS = {
-    "acceptance": "Each point of the grid is one pair of knobs for all matrices, measured on calibration text; the "
-    "configurations are measured on held-out prompts. Up and left is better; what is fastest depends on the device too. The "
-    "ring is what Cassandra's objective J (Eq. 2) would choose, which knows no device.",
-    "knobs": "What the tuned draft leaves out of each matrix, and of keys and values. These are settings, not results.",
-    "convergence": "The soft draft is what tuning sees, with smooth masks and bits. Hard, bit-exact drafts are measured on the "
-    "text that passes see, and on text between that none of them sees: where the two part, knobs fit their text alone.",
-    "tokens": "Both on the same prompts. The expected number follows from the acceptance at each position, the counted "
-    "one is what decoding really yielded.",
-    "roofline": "A step is a mixture of operators, so its point may lie below the roof although each operator touches it.",
-    "operator_time": "One bar is one step; a cycle is several draft steps and one verification.",
-    "stopwatch": STOPWATCH_CAPTION,
-}
-
-
-_CLOSING = (
-    "Smooth masks and bit widths serve the search only: every number of a configuration is that of the hard, bit-exact one. "
-    "Speedups of a configuration take the tokens per cycle that were counted in decoding held-out prompts, and predicted "
-    "times; those of grid points, and of every step of the search, take the acceptance on calibration text."
-)
-
-
-_PAGE = Page(
-    heading="Which draft pays?",
-    summary=("tuned vs bf16 AR", "tuned vs stored AR", "tuned vs grid", "tuned vs default", "draft that pays"),
-    closing=_CLOSING,
-    command="jaxspec tune --config config.toml",
-)
+_PAGE = Page.read(Path(__file__).with_name("page.toml"))
 
 
 def write_report(results: Sequence[TuneResult], metrics: Sequence[Mapping[str, Any]], out_dir: str | Path) -> Path:

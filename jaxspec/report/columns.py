@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-from jaxspec.report.formatting import NOT_KNOWN, fixed
+from jaxspec.report.formatting import NOT_KNOWN, fixed, milliseconds, times
 from jaxspec.report.terminal import Table
 from jaxspec.results import STATUSES, UNKNOWN, Quantity
 from jaxspec.results.network_results import Ends, HeadlineIntervals
@@ -20,6 +22,7 @@ __all__ = [
     "column_statuses",
     "fill",
     "interval_in_words",
+    "read_columns",
     "shown_columns",
     "statements",
     "terminal_columns",
@@ -105,6 +108,35 @@ class Column(Generic[R]):
     def known(self, record: R) -> bool:
         """Whether a record has the number."""
         return self.quantity(record).number is not None
+
+
+#: What files of columns call ways to write a number, beside digits behind the point.
+_WRITERS: Mapping[str, Callable[[float], str]] = {"": str, "times": times, "milliseconds": milliseconds}
+
+
+def read_columns(path: Path, functions: Mapping[str, Mapping[str, Any]] | None = None) -> tuple[Column[Any], ...]:
+    """Columns from a CSV file with a row for each, under the names of their attributes; "|" breaks lines of a heading.
+
+    Args:
+        functions: path of a field -> attributes that are functions.
+    """
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return tuple(
+        Column(
+            heading=row["heading"].replace("|", "\n"),
+            meaning=row["meaning"],
+            read=row["read"],
+            interval=True if row["interval"] == "yes" else row["interval"] or None,
+            choice=row["choice"] == "yes",
+            optional=row["optional"] == "yes",
+            terminal=int(row["terminal"] or 0),
+            page_title=row["page_title"],
+            **{"write": int(row["write"]) if row["write"].isdigit() else _WRITERS[row["write"]]}
+            | dict((functions or {}).get(row["read"], {})),
+        )
+        for row in rows
+    )
 
 
 def _field(record: Any, path: str) -> Any:

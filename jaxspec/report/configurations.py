@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,16 @@ from matplotlib.ticker import FuncFormatter
 from hwmodels.numerics.units import MICRO, MILLI, TERA
 from hwmodels.step.step_cost import STEP_PARTS
 from jaxspec.report.assumptions import device_data
-from jaxspec.report.columns import BRACKETS, NO_STATUS, Column, column_statuses, fill, statements, terminal_columns
+from jaxspec.report.columns import (
+    BRACKETS,
+    NO_STATUS,
+    Column,
+    column_statuses,
+    fill,
+    read_columns,
+    statements,
+    terminal_columns,
+)
 from jaxspec.report.figure_style import (
     BLUE,
     GREEN,
@@ -68,116 +78,8 @@ __all__ = [
 LARGEST_GAP = 3.0
 
 
-#: One number of it.
-_number = Column[Configuration]
-
 #: Rows of the page's table.
-PAGE_COLUMNS = (
-    _number(
-        "speedup\nvs\nbf16\nAR",
-        "over autoregressive decoding of the uncompressed 16-bit model",
-        "speedup_vs_bf16_ar",
-        times,
-        interval=True,
-        terminal=8,
-    ),
-    _number(
-        "speedup\nvs\nstored\nAR",
-        "over autoregressive decoding of the same stored form",
-        "speedup_vs_stored_ar",
-        times,
-        interval=True,
-        terminal=9,
-    ),
-    _number(
-        "alpha\ntoken",
-        "probability that one draft token is accepted, given that all before it were",
-        "acceptance.alpha_token",
-        3,
-        terminal=1,
-        page_title="alpha_token",
-    ),
-    _number(
-        "alpha\nfraction",
-        "accepted draft tokens over drafted ones",
-        "acceptance.alpha_fraction",
-        3,
-        terminal=2,
-        page_title="alpha_fraction",
-    ),
-    _number(
-        "KL",
-        "nats per token, from the target's distribution to the draft's",
-        "kl",
-        4,
-        optional=True,
-        page_title="KL to the target",
-    ),
-    _number(
-        "bits\nper\nweight",
-        "read per stored weight in one draft step",
-        "bits_per_weight",
-        2,
-        terminal=3,
-        page_title="bits per weight, draft",
-    ),
-    _number(
-        "bits\nper weight\nverify",
-        "read per stored weight in one verification",
-        "bits_per_weight_verify",
-        2,
-        page_title="bits per weight, verification",
-    ),
-    _number(
-        "bits\nper KV\nelement",
-        "read per cached element in one draft step",
-        "bits_per_kv",
-        2,
-        page_title="bits per KV element, draft",
-    ),
-    _number(
-        "bits\nper KV\nverify",
-        "read per cached element in one verification",
-        "bits_per_kv_verify",
-        2,
-        optional=True,
-        page_title="bits per KV element, verification",
-    ),
-    _number(
-        "bits\nper head\nweight",
-        "read per weight of the LM head in one draft step",
-        "bits_per_head_weight",
-        2,
-        optional=True,
-        terminal=4,
-        page_title="bits per weight of the LM head, draft",
-    ),
-    _number(
-        "bits per\nhead weight\nverify",
-        "read per weight of the LM head in one verification",
-        "bits_per_head_weight_verify",
-        2,
-        optional=True,
-        page_title="bits per weight of the LM head, verification",
-    ),
-    _number("draft\nlength", "tokens drafted per cycle", "draft_length", 0, choice=True, terminal=5),
-    _number(
-        "tokens\nper cycle\npredicted",
-        "expected from the measured acceptance, including the verification's own token",
-        "tokens_per_cycle_predicted",
-        2,
-        terminal=6,
-        page_title="tokens per cycle, predicted",
-    ),
-    _number(
-        "tokens\nper cycle\ncounted",
-        "in decoding of the same prompts, ± one standard error",
-        "tokens_per_cycle_counted",
-        2,
-        terminal=7,
-        page_title="tokens per cycle, counted",
-    ),
-)
+PAGE_COLUMNS: tuple[Column[Configuration], ...] = read_columns(Path(__file__).with_name("configurations.csv"))
 
 
 #: Columns of the terminal's table, which fit into 80 characters.

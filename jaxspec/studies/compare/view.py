@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hwmodels.numerics.units import GB
-from jaxspec.report.columns import BRACKETS, Column, Grid, fill, statements, terminal_columns
+from jaxspec.report.columns import BRACKETS, Column, Grid, fill, read_columns, statements, terminal_columns
 from jaxspec.report.configurations import LARGEST_GAP
 from jaxspec.report.figure_style import BLUE, GREEN, INK, ORANGE, PURPLE, limits_from_zero, new_axes, styled
 from jaxspec.report.formatting import (
@@ -19,7 +19,6 @@ from jaxspec.report.formatting import (
     device_title,
     fixed,
     fixed_or_small,
-    milliseconds,
     provenance,
     times,
 )
@@ -53,169 +52,16 @@ def _change(contestant: Contestant) -> str:
     return f"{task.change.number:+.3f} ± {fixed(task.change.standard_error, 3)}"
 
 
-#: One number of it.
-_number = Column[Contestant]
-
 #: Rows of the page's table.
-PAGE_COLUMNS = (
-    _number(
-        "speedup\nvs bf16\nAR",
-        "over autoregressive decoding of the uncompressed 16-bit network",
-        "speedup_vs_bf16_ar",
-        times,
-        interval=True,
-        terminal=1,
-    ),
-    _number("95 %", "interval of that speedup over prompts alone", "speedup_low", words=interval, terminal=2),
-    _number(
-        "vs\nstored\nAR",
-        "over autoregressive decoding of the same stored form",
-        "speedup_vs_stored_ar",
-        times,
-        interval=True,
-        terminal=3,
-        page_title="speedup vs stored AR",
-    ),
-    _number(
-        "vs best\nself",
-        "speed over that of the fastest self-draft, on the same prompts",
-        "vs_best_self_draft.ratio",
-        times,
-        optional=True,
-        page_title="vs the best self-draft",
-    ),
-    _number(
-        "output",
-        "exact: the 16-bit network's own; changed: another network's",
-        "lossless.mismatches",
-        words=output_in_words,
-        terminal=4,
-    ),
-    _number("draft\nlength", "with the highest predicted speed on calibration text", "draft_length", 0, terminal=5),
-    _number(
-        "best\nheld out",
-        "the fastest length on the held-out prompts",
-        "draft_length_held_out",
-        0,
-        page_title="draft length, held out",
-    ),
-    _number(
-        "alpha\ntoken",
-        "probability that one draft token is accepted, given that all before it were",
-        "acceptance.alpha_token",
-        3,
-        page_title="alpha_token",
-    ),
-    _number(
-        "tokens\ncalibr.",
-        "for this draft length, on the text that chose it",
-        "tokens_per_cycle_calibration",
-        2,
-        page_title="tokens per cycle, calibration text",
-    ),
-    _number(
-        "tokens\npre-\ndicted",
-        "from the draft's ranks of the held-out prompts' tokens",
-        "tokens_per_cycle_predicted",
-        2,
-        terminal=6,
-        page_title="tokens per cycle, predicted",
-    ),
-    _number(
-        "tokens\ncounted",
-        "in decoding the same prompts, ± one standard error",
-        "tokens_per_cycle_counted",
-        2,
-        terminal=7,
-        page_title="tokens per cycle, counted",
-    ),
-    _number(
-        "bits\ndraft",
-        "read per stored weight in one draft step",
-        "bits_per_weight",
-        2,
-        page_title="bits per weight, draft",
-    ),
-    _number(
-        "bits\ntarget",
-        "read per stored weight in one verification",
-        "bits_per_weight_verify",
-        2,
-        page_title="bits per weight, target",
-    ),
-    _number(
-        "bits\nKV",
-        "read per element of the KV cache by the network that is decoded, scales included",
-        "bits_per_kv_verify",
-        2,
-        page_title="bits per KV element, target",
-    ),
-    _number(
-        "bits\nhead",
-        "read per weight of the LM head in one draft step",
-        "bits_per_head_weight",
-        2,
-        optional=True,
-        page_title="bits per weight of the LM head, draft",
-    ),
-    _number(
-        "bits\nact.",
-        "to which the decoded network rounds what enters the products of its layers' matrices",
-        "activation_bits",
-        0,
-        page_title="bits per activation",
-    ),
-    _number("draft\nstep, ms", "time of one draft step", "draft_step_s", milliseconds),
-    _number("cycle,\nms", "draft steps, verification and what the engine adds", "cycle_s", milliseconds, interval=True),
-    _number(
-        "memory,\nGB",
-        "weights and KV of target and draft",
-        "held_bytes",
-        lambda x: fixed_or_small(x / GB, 2),
-        terminal=8,
-    ),
-    _number(
-        "J per\ntoken",
-        "of all steps",
-        "energy_j_per_token",
-        lambda value: f"{value:.3g}",
-        optional=True,
-        terminal=9,
-        page_title="energy per token, J",
-    ),
-    _number(
-        "bits\nper byte",
-        "of the held-out prompts under the decoded network, ± one standard error",
-        "quality.bits_per_byte",
-        3,
-        terminal=10,
-    ),
-    _number(
-        "agree-\nment",
-        "share of places where its most probable next token is the 16-bit network's, ± one standard error",
-        "quality.agreement",
-        3,
-        terminal=11,
-        page_title="agreement",
-    ),
-    _number(
-        "accu-\nracy",
-        "share of problems that the decoded network answers correctly, greedily, with a 95 % interval over problems",
-        "quality.task.accuracy",
-        2,
-        interval="quality.task",
-        optional=True,
-        terminal=12,
-        page_title="accuracy",
-    ),
-    _number(
-        "minus\n16 bits",
-        "difference from the 16-bit network on the same problems, ± one standard error",
-        "quality.task.change",
-        words=_change,
-        optional=True,
-        page_title="accuracy minus 16 bits",
-    ),
+PAGE_COLUMNS: tuple[Column[Contestant], ...] = read_columns(
+    Path(__file__).with_name("columns.csv"),
+    {
+        "speedup_low": {"words": interval},
+        "lossless.mismatches": {"words": output_in_words},
+        "held_bytes": {"write": lambda value: fixed_or_small(value / GB, 2)},
+        "energy_j_per_token": {"write": lambda value: f"{value:.3g}"},
+        "quality.task.change": {"words": _change},
+    },
 )
 
 

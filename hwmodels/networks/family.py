@@ -15,7 +15,6 @@ from hwmodels.networks.spec import NetworkSpec
 
 __all__ = [
     "LLAMA_LIKE",
-    "WINDOWED",
     "Experts",
     "Family",
     "Rotary",
@@ -24,8 +23,6 @@ __all__ = [
     "Setting",
     "Switch",
     "Windows",
-    "sizes",
-    "stated_values",
 ]
 
 #: A property that all networks of a family have or lack, or the key of config.json that says which.
@@ -203,6 +200,7 @@ class Family:
             a file must state, as releases of transformers differ in its default.
         defaults: key -> value where a file lacks the key. A `num_key_value_heads`, `head_dim` or `intermediate_size` of
             None is derived: as many as heads; hidden size by heads; four hidden sizes. A function derives it from the settings.
+            Rows here have functions alone: `defaults.json` has the rest.
         spellings: usual key -> other spellings of this family, its own last.
         norms_per_layer: of the residual stream.
         norm_biases: norms have biases beside their scales.
@@ -229,7 +227,7 @@ class Family:
     """
 
     name: str
-    defaults: Mapping[str, Any]
+    defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     spellings: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     norms_per_layer: int | Callable[[Settings], int] = 2
     norm_biases: Switch = False
@@ -263,45 +261,5 @@ class Family:
         return "conv" if self.convolutions else "linear_attention"
 
 
-def sizes(
-    layers: int,
-    hidden: int,
-    intermediate: int | None,
-    heads: int,
-    kv_heads: int | None,
-    vocab: int,
-    *,
-    tied: bool = False,
-    **others: Any,
-) -> dict[str, Any]:
-    """Defaults of a family's configuration class, by the usual keys of config.json."""
-    return {
-        "num_hidden_layers": layers,
-        "hidden_size": hidden,
-        "intermediate_size": intermediate,
-        "num_attention_heads": heads,
-        "num_key_value_heads": kv_heads,
-        "vocab_size": vocab,
-        "tie_word_embeddings": tied,
-        **others,
-    }
-
-
-def stated_values(eps: float, theta: float, positions: int, **others: Any) -> dict[str, Any]:
-    """What decides values and not sizes, as a family has it where a file lacks it."""
-    return {
-        "rms_norm_eps": eps,
-        "rope_theta": theta,
-        "max_position_embeddings": positions,
-        "hidden_act": "silu",
-        **others,
-    }
-
-
-#: Defaults of families whose windows are off unless asked for.
-WINDOWED = {"use_sliding_window": False, "sliding_window": None, "max_window_layers": 28}
-
 #: A network with nothing but what Llama has; what an unknown family is read as.
-LLAMA_LIKE = Family(
-    name="llama-like", defaults={}, qkv_bias="attention_bias", o_bias="attention_bias", ffn_bias="mlp_bias"
-)
+LLAMA_LIKE = Family(name="llama-like", qkv_bias="attention_bias", o_bias="attention_bias", ffn_bias="mlp_bias")

@@ -1,13 +1,16 @@
 """The table of Hugging Face model families: one row each, for pricing, loading, running and exporting.
 
-Defaults are those of the families' configuration classes in transformers 5; what the rows say about biases, norms and
-experts is tested against the networks that transformers builds (tests/golden/make_parameter_counts.py), what they say about
-running against what transformers computes (tests/golden/make_hf_golden.py).
+Defaults, in `defaults.json`, are those of the families' configuration classes in transformers 5; what the rows say about
+biases, norms and experts is tested against the networks that transformers builds (tests/golden/make_parameter_counts.py), what
+they say about running against what transformers computes (tests/golden/make_hf_golden.py).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import importlib.resources
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from hwmodels.networks.families.experts import EXPERTS, LATENT_DENSE
@@ -27,10 +30,18 @@ def _accept(name: str, family: Any) -> Family:
     return family
 
 
+#: Family -> what its configuration class has where a file lacks a key.
+_DEFAULTS: Mapping[str, Mapping[str, Any]] = json.loads(
+    importlib.resources.files(__name__).joinpath("defaults.json").read_text(encoding="utf-8")
+)
+
 #: `model_type` of config.json -> family.
 FAMILIES: Registry[Family] = Registry(
     "family",
-    {family.name: family for family in (*GATED, *LATENT_DENSE, *EXPERTS, *LAYER_NORM, *LINEAR, *PRICED)},
+    {
+        family.name: dataclasses.replace(family, defaults={**_DEFAULTS[family.name], **family.defaults})
+        for family in (*GATED, *LATENT_DENSE, *EXPERTS, *LAYER_NORM, *LINEAR, *PRICED)
+    },
     _accept,
 )
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hwmodels.networks.families.gated import GRANITE, GRANITE_VALUES, HUNYUAN
+from hwmodels.networks.families.gated import GRANITE, HUNYUAN
 from hwmodels.networks.family import (
-    WINDOWED,
     Experts,
     Family,
     Rotary,
@@ -14,8 +13,6 @@ from hwmodels.networks.family import (
     Running,
     Setting,
     Windows,
-    sizes,
-    stated_values,
 )
 from hwmodels.networks.settings import Settings
 from hwmodels.networks.tensor_names import (
@@ -60,17 +57,12 @@ def _shared_width(settings: Settings) -> int:
 LATENT_DENSE: tuple[Family, ...] = (
     Family(
         name="minicpm3",
-        defaults=sizes(62, 2560, 6400, 40, 40, 73448, tied=True)
-        | {"kv_lora_rank": 256, "q_lora_rank": 768, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32}
-        | {"v_head_dim": _shared_width},
+        defaults={"v_head_dim": _shared_width},
         ffn_bias="mlp_bias",
         **LATENT,
     ),
     Family(
         name="youtu",
-        defaults=sizes(32, 2048, 6144, 16, None, 128256, tied=True)
-        | {"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
-        | stated_values(1e-6, 10_000.0, 131_072),
         running=Running(
             "YoutuForCausalLM",
             LATENT_TENSORS,
@@ -101,8 +93,6 @@ def _granite(architecture: str) -> Running:
 EXPERTS: tuple[Family, ...] = (
     Family(
         name="mixtral",
-        defaults=sizes(32, 4096, 14336, 32, 8, 32000, num_experts=8, num_experts_per_tok=2)
-        | stated_values(1e-5, 1_000_000.0, 131_072),
         spellings=_OLD_EXPERT_SPELLINGS,
         experts=Experts("all", size="intermediate_size"),
         windows=Windows("all"),
@@ -110,10 +100,6 @@ EXPERTS: tuple[Family, ...] = (
     ),
     Family(
         name="qwen2_moe",
-        defaults=sizes(24, 2048, 5632, 16, 16, 151936, **WINDOWED)
-        | {"num_experts": 60, "num_experts_per_tok": 4, "moe_intermediate_size": 1408, "decoder_sparse_step": 1}
-        | {"shared_expert_intermediate_size": 5632, "qkv_bias": True, "norm_topk_prob": False}
-        | stated_values(1e-6, 10_000.0, 32_768),
         spellings=_EXPERT_SPELLINGS,
         qkv_bias="qkv_bias",
         experts=Experts("every_nth", shared="shared_expert_intermediate_size", shared_gate=True),
@@ -122,10 +108,6 @@ EXPERTS: tuple[Family, ...] = (
     ),
     Family(
         name="qwen3_moe",
-        defaults=sizes(24, 2048, 6144, 32, 4, 151936)
-        | {"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768, "decoder_sparse_step": 1}
-        | {"use_sliding_window": False, "sliding_window": 4096, "norm_topk_prob": False}
-        | stated_values(1e-6, 10_000.0, 32_768),
         spellings=_EXPERT_SPELLINGS,
         qk_norm="head",
         qkv_bias="attention_bias",
@@ -148,11 +130,6 @@ EXPERTS: tuple[Family, ...] = (
     ),
     Family(
         name="deepseek_v2",
-        defaults=sizes(32, 4096, 11008, 32, None, 102400)
-        | {"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
-        | {"num_experts": 64, "n_shared_experts": 2, "moe_intermediate_size": 1407, "first_k_dense_replace": 0}
-        | {"n_group": None, "topk_group": None, "topk_method": "greedy", "routed_scaling_factor": 1.0}
-        | stated_values(1e-6, 10_000.0, 2048),
         spellings=_OLD_EXPERT_SPELLINGS,
         experts=Experts("after_dense", shared="n_shared_experts"),
         must_equal={"moe_layer_freq": 1, "mlp_bias": False},
@@ -176,12 +153,6 @@ EXPERTS: tuple[Family, ...] = (
     ),
     Family(
         name="deepseek_v3",
-        defaults=sizes(61, 7168, 18432, 128, None, 129280)
-        | {"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
-        | {"num_experts": 256, "num_experts_per_tok": 8, "n_shared_experts": 1}
-        | {"moe_intermediate_size": 2048, "first_k_dense_replace": 3, "n_group": 8, "topk_group": 4}
-        | {"routed_scaling_factor": 2.5, "norm_topk_prob": True}
-        | stated_values(1e-6, 10_000.0, 4096),
         spellings=_OLD_EXPERT_SPELLINGS,
         experts=Experts("after_dense", shared="n_shared_experts", correction_bias=True),
         must_equal={"moe_layer_freq": 1},
@@ -200,11 +171,6 @@ EXPERTS: tuple[Family, ...] = (
     ),
     Family(
         name="glm4_moe",
-        defaults=sizes(46, 4096, 10944, 96, 8, 151552)
-        | {"num_experts": 128, "num_experts_per_tok": 8, "n_shared_experts": 1}
-        | {"moe_intermediate_size": 1408, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1}
-        | {"routed_scaling_factor": 1.0, "norm_topk_prob": True}
-        | stated_values(1e-5, 10_000.0, 131_072, partial_rotary_factor=0.5),
         spellings=_OLD_EXPERT_SPELLINGS,
         qk_norm="optional_head",
         qkv_bias="attention_bias",
@@ -220,17 +186,16 @@ EXPERTS: tuple[Family, ...] = (
             # Positions of images have three coordinates, those of text one.
             "glm4v_moe_text": {"vocab_size": 151424, "max_position_embeddings": 65_536, "attention_bias": True},
             # Without dense layers.
-            "solar_open": sizes(48, 4096, None, 64, 8, 196608, head_dim=128, moe_intermediate_size=1280)
-            | {"first_k_dense_replace": 0, "partial_rotary_factor": 1.0, "rope_theta": 1_000_000.0},
+            "solar_open": {
+                **{"num_hidden_layers": 48, "hidden_size": 4096, "intermediate_size": None, "num_attention_heads": 64},
+                **{"num_key_value_heads": 8, "vocab_size": 196608, "tie_word_embeddings": False, "head_dim": 128},
+                **{"moe_intermediate_size": 1280, "first_k_dense_replace": 0},
+                **{"partial_rotary_factor": 1.0, "rope_theta": 1_000_000.0},
+            },
         },
     ),
     Family(
         name="dots1",
-        defaults=sizes(62, 4608, 10944, 32, 32, 152064, sliding_window=4096, max_window_layers=62)
-        | {"num_experts": None, "num_experts_per_tok": None, "n_shared_experts": None}
-        | {"moe_intermediate_size": 1408, "first_k_dense_replace": 0, "n_group": 1, "topk_group": 1}
-        | {"routed_scaling_factor": 1.0, "norm_topk_prob": False}
-        | stated_values(1e-6, 10_000.0, 2048),
         spellings=_OLD_EXPERT_SPELLINGS,
         qk_norm="head",
         qkv_bias="attention_bias",
@@ -241,8 +206,6 @@ EXPERTS: tuple[Family, ...] = (
     ),
     Family(
         name="minimax_m2",
-        defaults=sizes(62, 3072, 1536, 48, 8, 200064, head_dim=128, num_experts=256, num_experts_per_tok=8)
-        | stated_values(1e-6, 5_000_000.0, 196_608),
         spellings={"num_experts": ("num_local_experts",)},
         qk_norm="all",
         experts=Experts("all", size="intermediate_size", correction_bias=True),
@@ -260,12 +223,6 @@ EXPERTS: tuple[Family, ...] = (
     ),
     Family(
         name="glm4_moe_lite",
-        defaults=sizes(47, 2048, 10240, 20, None, 154880)
-        | {"kv_lora_rank": 512, "q_lora_rank": 768, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "v_head_dim": 256}
-        | {"num_experts": 64, "num_experts_per_tok": 4, "n_shared_experts": 1}
-        | {"moe_intermediate_size": 1536, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1}
-        | {"routed_scaling_factor": 1.8, "norm_topk_prob": True}
-        | stated_values(1e-5, 10_000.0, 202_752),
         spellings=_OLD_EXPERT_SPELLINGS,
         experts=Experts("listed", shared="n_shared_experts", correction_bias=True),
         running=Running(
@@ -282,10 +239,6 @@ EXPERTS: tuple[Family, ...] = (
     ),
     Family(
         name="gpt_oss",
-        defaults=sizes(36, 2880, 2880, 64, 8, 201088, head_dim=64, attention_bias=True)
-        | {"num_experts": 128, "num_experts_per_tok": 4, "sliding_window": 128, "sliding_window_pattern": 2}
-        | {"swiglu_limit": 7.0}
-        | stated_values(1e-5, 150_000.0, 131_072),
         # Releases have both spellings of the second; transformers goes by the last one.
         spellings={
             "num_experts": ("num_local_experts",),
@@ -316,10 +269,6 @@ EXPERTS: tuple[Family, ...] = (
     ),
     Family(
         name="ernie4_5_moe",
-        defaults=sizes(28, 2560, 12288, 20, 4, 103424, tied=True, num_experts=64, num_experts_per_tok=6)
-        | {"moe_intermediate_size": 1536, "n_shared_experts": 2}
-        | {"moe_layer_start_index": 1, "moe_layer_end_index": -1, "moe_layer_interval": 1}
-        | stated_values(1e-5, 500_000.0, 131_072),
         spellings={
             "num_experts": ("moe_num_experts",),
             "num_experts_per_tok": ("moe_k",),
@@ -338,13 +287,7 @@ EXPERTS: tuple[Family, ...] = (
     ),
     Family(
         name="hunyuan_v1_moe",
-        defaults=sizes(32, 4096, 11008, 32, None, 290_943, num_experts=1, num_experts_per_tok=1)
-        | {
-            "n_shared_experts": 1,
-            "num_shared_expert": 1,
-            "moe_intermediate_size": lambda settings: settings.size("intermediate_size"),
-        }
-        | stated_values(1e-5, 10_000.0, 2048),
+        defaults={"moe_intermediate_size": lambda settings: settings.size("intermediate_size")},
         spellings={
             "head_dim": ("attention_head_dim", "head_dim"),
             "num_experts": ("num_local_experts", "num_experts"),
@@ -371,7 +314,6 @@ EXPERTS: tuple[Family, ...] = (
     ),
     Family(
         name="phimoe",
-        defaults=sizes(32, 4096, 6400, 32, 8, 32064, num_experts=16, num_experts_per_tok=2),
         spellings=_OLD_EXPERT_SPELLINGS,
         norm_biases=True,
         qkv_bias="attention_bias",
@@ -382,8 +324,6 @@ EXPERTS: tuple[Family, ...] = (
     ),
     Family(
         name="olmoe",
-        defaults=sizes(16, 2048, 2048, 16, None, 50304, num_experts=64, num_experts_per_tok=8)
-        | stated_values(1e-5, 10_000.0, 4096, norm_topk_prob=False),
         spellings=_EXPERT_SPELLINGS,
         qk_norm="all",
         qkv_bias="attention_bias",
@@ -398,7 +338,6 @@ EXPERTS: tuple[Family, ...] = (
     ),
     Family(
         name="granitemoe",
-        defaults=sizes(32, 4096, 11008, 32, None, 32000, num_experts=8, num_experts_per_tok=2) | GRANITE_VALUES,
         spellings=_OLD_EXPERT_SPELLINGS,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
@@ -407,9 +346,6 @@ EXPERTS: tuple[Family, ...] = (
     ),
     Family(
         name="granitemoeshared",
-        defaults=sizes(32, 4096, 11008, 32, None, 32000, num_experts=8, num_experts_per_tok=2)
-        | {"shared_intermediate_size": 0}
-        | GRANITE_VALUES,
         spellings=_OLD_EXPERT_SPELLINGS,
         qkv_bias="attention_bias",
         o_bias="attention_bias",

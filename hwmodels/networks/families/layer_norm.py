@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hwmodels.networks.family import Family, Rotary, Running, Setting, Windows, sizes
+from hwmodels.networks.family import Family, Rotary, Running, Setting, Windows
 from hwmodels.networks.settings import Settings
 from hwmodels.networks.tensor_names import LLAMA_NORM_BIASES, LLAMA_TENSORS, OPT_TENSORS, STARCODER_TENSORS
 
@@ -32,8 +32,6 @@ def _falcon_norms(settings: Settings) -> int:
 LAYER_NORM: tuple[Family, ...] = (
     Family(
         name="opt",
-        defaults=sizes(12, 768, 3072, 12, None, 50272, tied=True, max_position_embeddings=2048, enable_bias=True)
-        | {"layer_norm_elementwise_affine": True, "activation_function": "relu"},
         spellings={"intermediate_size": ("ffn_dim",)},
         qkv_bias="enable_bias",
         o_bias="enable_bias",
@@ -56,7 +54,6 @@ LAYER_NORM: tuple[Family, ...] = (
     ),
     Family(
         name="phi",
-        defaults=sizes(24, 2048, 8192, 32, None, 51200),
         norms_per_layer=1,
         qkv_bias=True,
         o_bias=True,
@@ -67,9 +64,6 @@ LAYER_NORM: tuple[Family, ...] = (
     ),
     Family(
         name="starcoder2",
-        defaults=sizes(30, 3072, 12288, 24, 2, 49152, tied=True, use_bias=True, sliding_window=None)
-        | {"norm_epsilon": 1e-5, "rope_theta": 10_000.0, "max_position_embeddings": 4096}
-        | {"hidden_act": "gelu_pytorch_tanh"},
         qkv_bias="use_bias",
         o_bias="use_bias",
         ffn_bias="use_bias",
@@ -83,7 +77,6 @@ LAYER_NORM: tuple[Family, ...] = (
     ),
     Family(
         name="falcon",
-        defaults=sizes(32, 4544, None, 71, None, 65024, tied=True, multi_query=True, parallel_attn=True),
         spellings={
             "num_hidden_layers": ("n_layer",),
             "num_attention_heads": ("n_head",),
@@ -100,7 +93,6 @@ LAYER_NORM: tuple[Family, ...] = (
     ),
     Family(
         name="gpt2",
-        defaults=sizes(12, 768, None, 12, None, 50257, tied=True, max_position_embeddings=1024),
         spellings=_GPT2_SPELLINGS,
         qkv_bias=True,
         o_bias=True,
@@ -110,7 +102,6 @@ LAYER_NORM: tuple[Family, ...] = (
     ),
     Family(
         name="gpt_bigcode",
-        defaults=sizes(12, 768, None, 12, None, 50257, tied=True, max_position_embeddings=1024, multi_query=True),
         spellings=_GPT2_SPELLINGS,
         qkv_bias=True,
         o_bias=True,
@@ -120,7 +111,6 @@ LAYER_NORM: tuple[Family, ...] = (
     ),
     Family(
         name="gptj",
-        defaults=sizes(28, 4096, None, 16, None, 50400),
         spellings=_GPT2_SPELLINGS,
         norms_per_layer=1,
         ffn_bias=True,
@@ -129,7 +119,6 @@ LAYER_NORM: tuple[Family, ...] = (
     ),
     Family(
         name="gpt_neox",
-        defaults=sizes(44, 6144, 24576, 64, None, 50432, attention_bias=True),
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         ffn_bias=True,
@@ -138,7 +127,6 @@ LAYER_NORM: tuple[Family, ...] = (
     ),
     Family(
         name="bloom",
-        defaults=sizes(2, 64, None, 8, None, 250880, tied=True),
         spellings={
             "num_hidden_layers": ("n_layer",),
             "num_attention_heads": ("n_head",),
@@ -152,8 +140,6 @@ LAYER_NORM: tuple[Family, ...] = (
     ),
     Family(
         name="stablelm",
-        defaults=sizes(32, 2560, 6912, 32, 32, 50304, hidden_act="silu", layer_norm_eps=1e-5)
-        | {"rope_theta": 10_000.0, "max_position_embeddings": 4096, "partial_rotary_factor": 0.25},
         norms_per_layer=lambda settings: 1 if settings.flag("use_parallel_residual") else 2,
         norm_biases=True,
         qkv_bias="use_qkv_bias",
@@ -169,7 +155,6 @@ LAYER_NORM: tuple[Family, ...] = (
     ),
     Family(
         name="nemotron",
-        defaults=sizes(32, 6144, 24576, 48, None, 256000),
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         ffn_bias="mlp_bias",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from hwmodels.networks.family import Experts, Family, Rotary, RouterRule, Running, Setting, sizes, stated_values
+from hwmodels.networks.family import Experts, Family, Rotary, RouterRule, Running, Setting
 from hwmodels.networks.settings import Settings
 from hwmodels.networks.spec import NetworkSpec
 from hwmodels.networks.tensor_names import (
@@ -22,12 +22,6 @@ from hwmodels.networks.tensor_names import (
 
 __all__ = ["LINEAR"]
 
-#: Where a file states none.
-_SIZES: dict[str, Any] = {
-    **{"linear_num_key_heads": 16, "linear_num_value_heads": 32},
-    **{"linear_key_head_dim": 128, "linear_value_head_dim": 128},
-    **{"linear_conv_kernel_dim": 4, "full_attention_interval": 4},
-}
 
 _COMMON: dict[str, Any] = {
     "linear": True,
@@ -38,8 +32,6 @@ _COMMON: dict[str, Any] = {
     "must_equal": {"attn_output_gate": True},
 }
 
-#: What decides values and not sizes, where a file states none.
-_VALUES = stated_values(1e-6, 10_000.0, 32_768, partial_rotary_factor=0.25)
 
 _RUNNING: dict[str, Any] = {
     "computation": {
@@ -78,7 +70,6 @@ _LFM2: dict[str, Any] = {
     "must_equal": {"conv_bias": False},
     "announced": ("conv_",),
 }
-_LFM2_VALUES = {"norm_eps": 1e-5, "rope_theta": 1e6, "max_position_embeddings": 128_000, "conv_L_cache": 3}
 _LFM2_RUNNING: dict[str, Any] = {
     "tensors": LFM2_TENSORS,
     "fused": FUSED_LFM2,
@@ -90,10 +81,6 @@ _LFM2_RUNNING: dict[str, Any] = {
 LINEAR: tuple[Family, ...] = (
     Family(
         name="qwen3_next",
-        defaults=sizes(48, 2048, 5632, 16, 2, 151936, head_dim=256, **_SIZES)
-        | {"num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512, "decoder_sparse_step": 1}
-        | {"shared_expert_intermediate_size": 512, "norm_topk_prob": True}
-        | _VALUES,
         experts=Experts("every_nth", shared="shared_expert_intermediate_size", shared_gate=True),
         running=Running(
             "Qwen3NextForCausalLM",
@@ -107,16 +94,11 @@ LINEAR: tuple[Family, ...] = (
     ),
     Family(
         name="qwen3_5_text",
-        defaults=sizes(32, 4096, 12288, 16, 4, 248320, head_dim=256, **_SIZES) | _VALUES,
         running=Running("Qwen3_5ForCausalLM", QWEN_HYBRID_TENSORS, **_RUNNING),
         **_COMMON,
     ),
     Family(
         name="qwen3_5_moe_text",
-        defaults=sizes(40, 2048, None, 16, 2, 248320, head_dim=256, **_SIZES)
-        | {"num_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 512}
-        | {"shared_expert_intermediate_size": 512}
-        | _VALUES,
         experts=Experts("all", shared="shared_expert_intermediate_size", shared_gate=True),
         running=Running(
             "Qwen3_5MoeForCausalLM",
@@ -129,9 +111,6 @@ LINEAR: tuple[Family, ...] = (
     ),
     Family(
         name="lfm2",
-        defaults=sizes(32, 2560, 12288, 32, 8, 65536, tied=True)
-        | {"block_auto_adjust_ff_dim": True, "block_ffn_dim_multiplier": 1.0, "block_multiple_of": 256}
-        | _LFM2_VALUES,
         spellings={
             "intermediate_size": ("block_ff_dim", "intermediate_size"),
             "tie_word_embeddings": ("tie_embedding", "tie_word_embeddings"),
@@ -151,10 +130,7 @@ LINEAR: tuple[Family, ...] = (
     ),
     Family(
         name="lfm2_moe",
-        defaults=sizes(32, 2048, 7168, 32, 8, 65536, tied=True, num_experts=32, num_experts_per_tok=4)
-        | {"moe_intermediate_size": 1792, "first_k_dense_replace": 2, "norm_topk_prob": True}
-        | {"routed_scaling_factor": 1.0, "layer_types": _stated_layers}
-        | _LFM2_VALUES,
+        defaults={"layer_types": _stated_layers},
         spellings={
             "first_k_dense_replace": ("num_dense_layers",),
             "tie_word_embeddings": ("tie_embedding", "tie_word_embeddings"),

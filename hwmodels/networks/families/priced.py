@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hwmodels.networks.families.experts import EXPERTS
-from hwmodels.networks.family import Experts, Family, Running, sizes
+from hwmodels.networks.family import Experts, Family, Running
 from hwmodels.networks.settings import Settings, shown
 from hwmodels.networks.spec import LinearSizes, NetworkSpec
 from hwmodels.networks.tensor_names import EXPERT_TENSORS, FUSED_LATENT, LATENT_TENSORS, LLAMA_TENSORS, MIXTRAL_TENSORS
@@ -269,15 +269,10 @@ PRICED: tuple[Family, ...] = (
     _with_index(
         "deepseek_v3",
         "glm_moe_dsa",
-        defaults=sizes(78, 6144, 12288, 64, None, 154880)
-        | {"kv_lora_rank": 512, "q_lora_rank": 2048, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "v_head_dim": 256}
-        | {"num_experts": 256, "num_experts_per_tok": 8, "n_shared_experts": 1}
-        | {"moe_intermediate_size": 2048, "first_k_dense_replace": 3},
         experts=Experts("listed", shared="n_shared_experts", correction_bias=True),
     ),
     Family(
         name="minimax_m3",
-        defaults=sizes(60, 6144, 3072, 64, 4, 200064, head_dim=128, num_experts=128, num_experts_per_tok=4),
         spellings={**_EXPERT_SPELLINGS, "intermediate_size": ("moe_intermediate_size",)},
         qk_norm="head",
         experts=Experts("frequency", size="intermediate_size", shared="shared_intermediate_size", correction_bias=True),
@@ -293,8 +288,6 @@ PRICED: tuple[Family, ...] = (
     ),
     Family(
         name="mimo_v2_flash",
-        defaults=sizes(48, 4096, 16384, 64, 4, 152576, head_dim=192, num_experts=256, num_experts_per_tok=8)
-        | {"moe_intermediate_size": 2048, "add_full_attention_sink_bias": False, "sliding_window": 128},
         spellings={**_EXPERT_SPELLINGS, "sliding_window": ("sliding_window_size", "attention_chunk_size")},
         qkv_bias="attention_bias",
         experts=Experts("frequency", shared="n_shared_experts", correction_bias=True),
@@ -305,8 +298,6 @@ PRICED: tuple[Family, ...] = (
     ),
     Family(
         name="gemma4_text",
-        defaults=sizes(30, 2304, 9216, 8, 4, 262144, tied=True, head_dim=256, num_experts=None, sliding_window=512)
-        | {"sliding_window_pattern": 6, "first_k_dense_replace": 0, "num_experts_per_tok": None},
         spellings={"num_experts_per_tok": ("top_k_experts",), "moe_intermediate_size": ("expert_intermediate_size",)},
         norms_per_layer=_norms_of_gemma4,
         qk_norm="head",
@@ -320,8 +311,6 @@ PRICED: tuple[Family, ...] = (
     ),
     Family(
         name="llama4_text",
-        defaults=sizes(48, 5120, 8192, 40, 8, 202048, head_dim=128, num_experts=16, num_experts_per_tok=1)
-        | {"intermediate_size_mlp": 16384, "decoder_sparse_step": 1, "attention_chunk_size": 8192},
         spellings={**_EXPERT_SPELLINGS, "decoder_sparse_step": ("interleave_moe_layer_step",)},
         qkv_bias="attention_bias",
         o_bias="attention_bias",
@@ -331,8 +320,6 @@ PRICED: tuple[Family, ...] = (
     ),
     Family(
         name="step3p7",
-        defaults=sizes(45, 4096, 11264, 64, 8, 128896, head_dim=128, num_experts=288, num_experts_per_tok=8)
-        | {"moe_intermediate_size": 1280, "share_expert_dim": 1280, "first_k_dense_replace": 3, "sliding_window": 512},
         spellings={**_EXPERT_SPELLINGS, "n_shared_experts": ()},
         qk_norm="head",
         experts=Experts("after_dense", shared="share_expert_dim", correction_bias=True),
@@ -341,9 +328,7 @@ PRICED: tuple[Family, ...] = (
     ),
     Family(
         name="nemotron_h",
-        defaults=sizes(52, 4096, 21504, 32, 8, 131072, num_experts=None, num_experts_per_tok=None)
-        | {"num_hidden_layers": lambda settings: len(_blocks(settings)), "use_conv_bias": True}
-        | {"moe_shared_expert_intermediate_size": 0, "first_k_dense_replace": 0},
+        defaults={"num_hidden_layers": lambda settings: len(_blocks(settings))},
         spellings={**_EXPERT_SPELLINGS, "head_dim": ("attention_head_dim",)},
         gated_ffn=False,
         qkv_bias="attention_bias",
@@ -357,7 +342,6 @@ PRICED: tuple[Family, ...] = (
     ),
     Family(
         name="nemotron-nas",
-        defaults=sizes(80, 8192, None, 64, None, 128256),
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         ffn_bias="mlp_bias",

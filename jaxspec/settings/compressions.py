@@ -1,13 +1,16 @@
 """The registry of lossy compressions that are fitted to calibration text and compared with speculation.
 
-A new one is a function, here or in another package, and an entry. None of them has a draft. Storage schemes, which need no
-text for their target, stand in `jaxspec.settings.schemes`.
+A new one is a function, here or in another package, and an entry of `compressions.toml`. None of them has a draft. Storage
+schemes, which need no text for their target, stand in `jaxspec.settings.schemes`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
 
 from jaxspec.settings.schemes import OWN_SCHEMES, SchemeFacts, names_that
 
@@ -150,115 +153,32 @@ class CompressionFacts:
         return of_inputs or (self.kv is not None and self.kv.smoothed_keys)
 
 
-#: Module of the methods.
-_FITTED = "jaxspec.compress.fitted.methods:"
+def _method(name: str | None) -> str | None:
+    return name and f"jaxspec.compress.fitted.methods:{name}"
 
-_DUQUANT = (
-    "DuQuant, Lin et al. 2024, arXiv:2406.01721, without learned clipping (LWC, which the paper adds as a variant); one "
-    "rotation for all blocks of a row, as in the authors' program, and a sample of 128 tokens"
-)
 
-#: DuQuant's activations, with the paper's share of the range.
-_SPREAD = RoundedInputs(4, scaled=True, spread=True, range_share=0.9)
+def _matrices(entry: Mapping[str, str]) -> dict[str, Any]:
+    """How matrices are made, with the module of what makes them."""
+    return {name: _method(entry.get(name)) for name in ("place", "spaces")}
 
-_ALL = (
-    CompressionFacts(
-        "wanda-50",
-        "half of each row's weights pruned by size times input norm, a bitmap stored",
-        _FITTED + "wanda_half",
-        "Sun et al. 2023, arXiv:2306.11695; one pass over the stored network's inputs, not layer after layer",
-    ),
-    CompressionFacts(
-        "smoothquant-w8",
-        "8 bits per output channel, input channels smoothed by their norms",
-        _FITTED + "smoothquant_w8",
-        "Xiao et al. 2022, arXiv:2211.10438; weights alone: activations are smoothed and stay in 16 bits",
-    ),
-    CompressionFacts(
-        "smoothquant-w8a8",
-        "W8A8: weights of smoothquant-w8, smoothed activations rounded to 8 bits per token",
-        _FITTED + "smoothquant_w8",
-        "Xiao et al. 2022, arXiv:2211.10438, with scales per token (O1); smoothed by norms, not by largest values, and each "
-        "matrix by scales of its own; attention computes in 16 bits",
-        inputs=RoundedInputs(8, scaled=True),
-        scales=_FITTED + "smoothing_scale",
-        kernels="sq",
-    ),
-    CompressionFacts(
-        "awq-int4",
-        "4-bit groups of 32, input channels scaled by a searched power of their norms",
-        _FITTED + "awq_int4",
-        "Lin et al. 2023, arXiv:2306.00978; the error is weighted by the norms, not measured on outputs",
-    ),
-    CompressionFacts(
-        "squeezellm-4",
-        "16 values per row, placed by weighted k-means",
-        _FITTED + "squeezellm_4",
-        "Kim et al. 2023, arXiv:2306.07629; weighted by squared input norms in place of Fisher information, no sparse part",
-    ),
-    CompressionFacts(
-        "rotated-int4",
-        "4-bit groups of 32 of rows rotated by Hadamard blocks",
-        _FITTED + "rotated_int4",
-        "DuQuant, Lin et al. 2024, arXiv:2406.01721, and QuaRot; weights alone, random signs, no permutation",
-    ),
-    CompressionFacts(
-        "rotated-w4a8",
-        "W4A8: weights of rotated-int4, rotated activations rounded to 8 bits per token",
-        _FITTED + "rotated_int4",
-        "QoQ, Lin et al. 2024, arXiv:2405.04532; groups of 32 with one level of scales, all inputs rotated and none smoothed, "
-        "keys and values in 16 bits (QoQ: 4)",
-        inputs=RoundedInputs(8, rotated=True),
-    ),
-    CompressionFacts(
-        "rotated-w4a4",
-        "W4A4: weights of rotated-int4, rotated activations rounded to 4 bits per token",
-        _FITTED + "rotated_int4",
-        "DuQuant, Lin et al. 2024, arXiv:2406.01721; Hadamard blocks with random signs in place of its greedy rotations and "
-        "its permutation, groups of 32 in place of output channels, nothing clipped, keys and values in 16 bits",
-        inputs=RoundedInputs(4, rotated=True),
-    ),
-    CompressionFacts(
-        "rotated-w4a4kv4",
-        "W4A4KV4: rotated-w4a4 with keys and values rounded to 4 bits per token and head",
-        _FITTED + "rotated_int4",
-        "as rotated-w4a4; keys and values in asymmetric integers after rotary embeddings",
-        inputs=RoundedInputs(4, rotated=True),
-        kv=IntegerKV(4),
-    ),
-    CompressionFacts(
-        "qoq-w4a8kv4",
-        "W4A8KV4: weights in two levels of integers, inputs of blocks rotated, those of o and down smoothed and reordered, "
-        "activations rounded to 8 bits per token, keys and values to 4 bits per token and head, keys smoothed",
-        _FITTED + "qoq_w4",
-        "QoQ, Lin et al. 2024, arXiv:2405.04532; ranges of groups clipped by the error weighted with input norms, not by that "
-        "of outputs, and no GPTQ; a sample of 128 tokens; scales of o are each query head's own",
-        inputs=RoundedInputs(8, rotated=True, residual=RoundedInputs(8, scaled=True)),
-        residual=MatrixFacts(_FITTED + "qoq_residual_w4", _FITTED + "qoq_smoothing"),
-        kv=IntegerKV(4, smoothed_keys=True),
-    ),
-    CompressionFacts(
-        "duquant-w4a4",
-        "W4A4: inputs smoothed, rotated, reordered and rotated again; weights rounded to 4 bits per row, activations per token",
-        _FITTED + "duquant_w4",
-        _DUQUANT + "; queries, keys and values in 16 bits",
-        inputs=_SPREAD,
-        spaces=_FITTED + "duquant_space",
-    ),
-    CompressionFacts(
-        "duquant-w4a4kv4",
-        "W4A4KV4: duquant-w4a4 with queries, keys and values rounded to 4 bits per token and head, queries and keys in "
-        "Hadamard blocks",
-        _FITTED + "duquant_w4",
-        _DUQUANT + "; the Hadamard blocks of queries and keys have random signs",
-        inputs=_SPREAD,
-        spaces=_FITTED + "duquant_space",
-        kv=IntegerKV(4, rotated_keys=True, queries=True, key_share=0.9),
-    ),
-)
+
+def _inputs(bits: Literal[4, 8], residual: Any = None, **form: Any) -> RoundedInputs:
+    return RoundedInputs(bits, residual=residual and _inputs(**residual), **form)
+
+
+def _own(name: str, entry: dict[str, Any]) -> CompressionFacts:
+    """A compression of `compressions.toml`."""
+    made = {"inputs": lambda form: _inputs(**form), "kv": lambda form: IntegerKV(**form), "scales": _method}
+    made["residual"] = lambda form: MatrixFacts(**_matrices(form))
+    read = {key: made[key](value) if key in made else value for key, value in entry.items()}
+    return CompressionFacts(name, **read | _matrices(entry))
+
 
 #: Every fitted compression by the name that users give.
-COMPRESSIONS: dict[str, CompressionFacts] = {facts.name: facts for facts in _ALL}
+COMPRESSIONS: dict[str, CompressionFacts] = {
+    name: _own(name, entry)
+    for name, entry in tomllib.loads(Path(__file__).with_name("compressions.toml").read_text(encoding="utf-8")).items()
+}
 
 
 def lossy_names() -> tuple[str, ...]:

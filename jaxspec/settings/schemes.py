@@ -1,14 +1,17 @@
 """The registry of storage schemes: what each is, which knobs it has, what it can do, and where its numerics are.
 
-A new scheme is a file under `compress/schemes/` and an entry here, or an entry point of a package. Configurations, command
-line, help and reports read the entries, so that none of them has to load JAX; `jaxspec.compress.schemes` has the objects.
+A new scheme is a file under `compress/schemes/` and an entry of `schemes.toml`, or an entry point of a package.
+Configurations, command line, help and reports read the entries, so that none of them has to load JAX;
+`jaxspec.compress.schemes` has the objects.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from jaxspec.registries import Registry
@@ -34,7 +37,7 @@ class SchemeFacts:
     """What is known of a scheme without its numerics.
 
     Attributes:
-        place: "module:object"; in the table below, the module is in `jaxspec.compress.schemes`. Empty: the object is
+        place: "module:object"; in `schemes.toml`, the module is in `jaxspec.compress.schemes`. Empty: the object is
             registered.
         lossless: whether the target is the uncompressed network's, bit for bit.
         knob_specs: what may be set; empty for a scheme without choices.
@@ -82,138 +85,33 @@ class SchemeFacts:
         return any(spec.per == "head" for spec in self.knob_specs)
 
 
-_CASSANDRA: dict[str, Any] = {"knob_specs": CUT_AND_PRUNE, "has_draft": True, "runs": True}
+#: Groups of knobs, as `schemes.toml` calls them.
+_KNOB_GROUPS: dict[str, tuple[KnobSpec, ...]] = {
+    "cut_and_prune": CUT_AND_PRUNE,
+    "head": HEAD_KNOBS,
+    "slice_bits": (SLICE_BITS,),
+    "expert_pool": (EXPERT_POOL,),
+}
 
-_WITH_HEAD: dict[str, Any] = _CASSANDRA | {"knob_specs": CUT_AND_PRUNE + HEAD_KNOBS}
 
-_QUANTIZED: dict[str, Any] = {"lossless": False, "runs": True}
+def _own(
+    name: str, *, place: str, knobs: Iterable[str] = (), shared_exponents: Any = None, **facts: Any
+) -> SchemeFacts:
+    """A scheme of `schemes.toml`."""
+    return SchemeFacts(
+        name,
+        place=f"jaxspec.compress.schemes.{place}",
+        knob_specs=tuple(spec for group in knobs for spec in _KNOB_GROUPS[group]),
+        shared_exponents=shared_exponents and SharedExponents(**shared_exponents),
+        **facts,
+    )
 
-_ALL = (
-    SchemeFacts(
-        "cassandra1",
-        "a draft of pruned, truncated values with unary exponents; lossless",
-        "cassandra1:CASSANDRA1",
-        lossless=True,
-        codec="cassandra1",
-        **_CASSANDRA,
-    ),
-    SchemeFacts(
-        "cassandra1-coded",
-        "the same, exponents of pruned values coded too; lossless",
-        "cassandra1:CASSANDRA1_CODED",
-        lossless=True,
-        codec="cassandra1-coded",
-        **_CASSANDRA,
-    ),
-    SchemeFacts(
-        "cassandra1-midpoint",
-        "cassandra1 whose draft takes truncated values for the middle of what they can stand for; lossless",
-        "cassandra1:CASSANDRA1_MIDPOINT",
-        lossless=True,
-        codec="cassandra1-midpoint",
-        cut_to="the middle of what they can stand for",
-        **_CASSANDRA,
-    ),
-    SchemeFacts(
-        "cassandra1-head",
-        "cassandra1 whose draft prunes and truncates the LM head too; lossless",
-        "cassandra1:CASSANDRA1_HEAD",
-        lossless=True,
-        codec="cassandra1",
-        **_WITH_HEAD,
-    ),
-    SchemeFacts(
-        "cassandra2",
-        "the target with shared MX exponents, which changes it a little (not lossless); the draft pruned and truncated",
-        "cassandra2:CASSANDRA2",
-        lossless=False,
-        codec="cassandra2",
-        shared_exponents=SharedExponents(8, "toward_zero"),
-        **_CASSANDRA,
-    ),
-    SchemeFacts(
-        "cassandra2-head",
-        "cassandra2 whose draft prunes and truncates the LM head too, as cassandra1 would; not lossless",
-        "cassandra2:CASSANDRA2_HEAD",
-        lossless=False,
-        codec="cassandra2",
-        shared_exponents=SharedExponents(8, "toward_zero"),
-        **_WITH_HEAD,
-    ),
-    SchemeFacts(
-        "mxint8",
-        "the target in MXINT8, the draft pruned and truncated (Cassandra, VII-A.3); not lossless",
-        "cassandra2:MXINT8",
-        lossless=False,
-        codec="mxint8",
-        shared_exponents=SharedExponents(7, "nearest_even"),
-        **_CASSANDRA,
-    ),
-    SchemeFacts(
-        "huffman",
-        "exponents by Huffman codes; lossless, decodes fastest",
-        "huffman:HUFFMAN",
-        lossless=True,
-        codec="huffman",
-    ),
-    SchemeFacts(
-        "huffllm",
-        "Huff-LLM's fields (float16 1-5-5-5, bfloat16 1-4-4-7), each Huffman-coded; lossless",
-        "huffman:HUFFLLM",
-        lossless=True,
-        codec="huffllm",
-    ),
-    SchemeFacts(
-        "elastic",
-        "8-bit weights; the draft reads their upper bits and chooses among few experts (ELMoE-3D)",
-        "elastic:ELASTIC",
-        lossless=False,
-        codec="bit-slices",
-        knob_specs=(SLICE_BITS, EXPERT_POOL),
-        has_draft=True,
-        runs=True,
-    ),
-    SchemeFacts(
-        "bit-slices",
-        "the same, choosing among all experts",
-        "elastic:BIT_SLICES",
-        lossless=False,
-        codec="bit-slices",
-        knob_specs=(SLICE_BITS,),
-        has_draft=True,
-        runs=True,
-    ),
-    SchemeFacts(
-        "any-precision",
-        "8-bit weights, of which the draft reads the upper bits as a narrower integer (Any-Precision LLM)",
-        "elastic:ANY_PRECISION",
-        lossless=False,
-        codec="any-precision",
-        knob_specs=(SLICE_BITS,),
-        has_draft=True,
-        runs=True,
-    ),
-    SchemeFacts("q8_0", "8-bit groups of 32", "quantized:Q8_0", **_QUANTIZED),
-    SchemeFacts("q4_0", "4-bit groups of 32", "quantized:Q4_0", **_QUANTIZED),
-    SchemeFacts("q4_0-down8", "4-bit groups of 32, FFN down in 8 bits", "quantized:Q4_0_DOWN8", **_QUANTIZED),
-    SchemeFacts("tile-q8_0", "8-bit groups of 2 x 16 in tiles of an NPU", "quantized:TILE_Q8_0", **_QUANTIZED),
-    SchemeFacts("tile-q4_0", "4-bit groups of 2 x 16 in tiles of an NPU", "quantized:TILE_Q4_0", **_QUANTIZED),
-    SchemeFacts(
-        "tile-q4_0-down8",
-        "4-bit groups of 2 x 16 in tiles of an NPU, FFN down in 8 bits",
-        "quantized:TILE_Q4_0_DOWN8",
-        **_QUANTIZED,
-    ),
-    SchemeFacts("int8-channel", "8 bits, one scale per output channel", "quantized:INT8_CHANNEL", **_QUANTIZED),
-    SchemeFacts("int4-channel", "4 bits, one scale per output channel", "quantized:INT4_CHANNEL", **_QUANTIZED),
-    SchemeFacts("mxfp8", "8-bit MX elements", "quantized:MXFP8", **_QUANTIZED),
-    SchemeFacts("mxfp4", "4-bit MX elements", "quantized:MXFP4", **_QUANTIZED),
-    SchemeFacts("bf16", "nothing compressed; the draft is the target", "scheme:BF16", lossless=True),
-    SchemeFacts("raw", "every tensor as it is, checksummed", "scheme:RAW", lossless=True, codec="raw"),
-)
 
 #: Our own schemes.
-OWN_SCHEMES = tuple(dataclasses.replace(facts, place=f"jaxspec.compress.schemes.{facts.place}") for facts in _ALL)
+OWN_SCHEMES = tuple(
+    _own(name, **facts)
+    for name, facts in tomllib.loads(Path(__file__).with_name("schemes.toml").read_text(encoding="utf-8")).items()
+)
 
 #: The knobs of our own schemes by name; schemes that share a name share the knob.
 KNOBS: dict[str, KnobSpec] = {spec.name: spec for facts in OWN_SCHEMES for spec in facts.knob_specs}

@@ -65,37 +65,24 @@ IRRELEVANT: dict[str, str] = ORDINARY | {
         *_for_mtp_* text_config vision_config audio_config""",
 }
 
-#: Parts of a key's name -> the feature that a key with such a name announces, in any family, unless null, false or 0.
+#: Feature -> parts of the names of keys that announce it, in any family, unless null, false or 0.
 _UNMODELLED = {
-    "is_encoder_decoder": "an encoder beside the decoder",
-    "encoder_layers": "an encoder beside the decoder",
-    "cross_attention": "cross attention",
-    "mamba": "state-space layers",
-    "ssm_": "state-space layers",
-    "state_size": "state-space layers",
-    "linear_attn": "linear attention",
-    "linear_conv": "linear attention",
-    "linear_key_head": "linear attention",
-    "linear_num_": "linear attention",
-    "lightning_": "linear attention",
-    "rwkv": "linear attention",
-    "conv_kernel": "convolution layers",
-    "index_topk": "attention to selected tokens",
-    "sparse_attention": "attention to selected tokens",
-    "compress_ratio": "attention to compressed tokens",
-    "kv_shared_layers": "layers that share their cache",
-    "cla_share_factor": "layers that share their cache",
-    "cross_layer_attention": "layers that share their cache",
-    "hidden_size_per_layer_input": "embeddings per layer",
-    "ngram_vocab": "embeddings of n-grams",
-    "altup": "alternating updates",
-    "hyper_connection": "several residual streams",
-    "hc_mult": "several residual streams",
-    "attention_chunk_size": "chunked attention",
-    "block_configs": "layers of different shapes",
-    "zero_expert_num": "experts that compute nothing",
-    "total_ut_steps": "layers that run several times",
-    "num_loops": "layers that run several times",
+    "an encoder beside the decoder": "is_encoder_decoder encoder_layers",
+    "cross attention": "cross_attention",
+    "state-space layers": "mamba ssm_ state_size",
+    "linear attention": "linear_attn linear_conv linear_key_head linear_num_ lightning_ rwkv",
+    "convolution layers": "conv_kernel",
+    "attention to selected tokens": "index_topk sparse_attention",
+    "attention to compressed tokens": "compress_ratio",
+    "layers that share their cache": "kv_shared_layers cla_share_factor cross_layer_attention",
+    "embeddings per layer": "hidden_size_per_layer_input",
+    "embeddings of n-grams": "ngram_vocab",
+    "alternating updates": "altup",
+    "several residual streams": "hyper_connection hc_mult",
+    "chunked attention": "attention_chunk_size",
+    "layers of different shapes": "block_configs",
+    "experts that compute nothing": "zero_expert_num",
+    "layers that run several times": "total_ut_steps num_loops",
 }
 
 #: The same of sizes of experts, where a family has none.
@@ -132,8 +119,8 @@ def announced(raw: Mapping[str, Any], modelled: tuple[str, ...] = (), *, experts
     for key, value in raw.items():
         if is_off(value) or not isinstance(key, str) or key.startswith(modelled):
             continue
-        for part, feature in _UNMODELLED.items():
-            if part in key:
+        for feature, parts in _UNMODELLED.items():
+            if any(part in key for part in parts.split()):
                 return f"{key} is {shown(value)}: {feature}"
         if not experts and key in _EXPERTS and value != 1:
             return f"{key} is {shown(value)}: experts in a family without any"

@@ -7,16 +7,16 @@ touches as many experts as the package's tables do.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from experiments.silicon.mixture_steps import DISTRIBUTION, times_of, tokens_of
 from experiments.silicon.refit import CATALOG
-from experiments.silicon.steps import DEVICES, by_key, cells_of, marked, package, runs_of, step_of, summary
+from experiments.silicon.steps import DEVICES, by_key, cells_of, composed, marked, package, step_of, summary
 from hwmodels import Footprint, catalog, uniform_weight_bits
 from hwmodels.analysis.calibration.experts import CACHE_BYTES
 from hwmodels.analysis.calibration.kernel_tables import KERNEL_FORMATS, touched_in_table
@@ -35,7 +35,9 @@ __all__ = [
     "read_cells",
 ]
 
-CELLS = Path(__file__).with_name("expert_steps.csv")
+CELLS = Path(__file__).with_suffix(".csv")
+#: The part of the page, with the heads of its table.
+_PAGE = Path(__file__).with_suffix(".md").read_text(encoding="utf-8").rstrip("\n")
 
 #: Network -> its name in the package, the format of its experts.
 NETWORKS = {
@@ -50,24 +52,6 @@ BAR, LARGEST = 0.08, 0.20
 
 #: By the end of an operator's name in the package; the others are the rest.
 _PARTS = {"_moe": "experts_s", "attention": "attention_s", "gemm": "products_s"}
-
-#: What rows that miss a target suffer from, as the tables show it.
-_NOTES = """\
-* **One or two sequences on B200, L40S and RTX PRO 6000**: their second-level caches (96 to 128 MiB) hold the touched experts
-  of a layer, and the package's tables time launch after launch of the same ones. In a step the weights of all other layers
-  pass through the cache before a layer's turn comes again; the model reads them from memory.
-* **Prefill of gpt-oss-20b with TensorRT-LLM, and on the B200**: from 1000 to 2000 tokens on, MXFP4 kernels that multiply
-  16-bit activations take longer than the same engine's 16-bit kernels, by half and more. Fewer bits never take longer in
-  the model: it takes the faster kernel, and `predict` names the number of tokens ([record
-  0038](../decisions/0038-kernels-by-engine.md)).
-* **TensorRT-LLM on the B200** runs this form of MXFP4 by a kernel that takes two to three times as long as vLLM's and SGLang's.
-  Its fast one quantizes activations too, and has no fit here. The model has vLLM's kernel.
-* **SGLang on H100, H200 and L40S** expands MXFP4 to 16 bits before it multiplies: launches take as long as 16-bit reads do. The
-  model takes the 16-bit kernel of TensorRT-LLM, as for all experts of SGLang there; Triton's, whose tiles nobody tuned for
-  gpt-oss's sizes, takes up to twice as long with thousands of tokens.
-* **SGLang's attention on L40S and RTX PRO 6000** computes prompts in layers with a window as long as in layers without one:
-  3.1 ms for 8192 tokens and a window of 128 on the RTX PRO 6000. The model counts the window.
-* **A100**: vLLM's experts are priced by SGLang's fit, which is as near to vLLM's table as its own (14 and 15 %)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,20 +84,18 @@ def compose() -> list[ExpertCell]:
             for engine, version in system.versions.items():
                 try:
                     built = built_of(path, system.system, engine, version, moe_quant_mode=kind, **modes)
-                    cells += _cells(built, (network, gpu, engine))
                 except (RuntimeError, ValueError, NotImplementedError):
                     continue
+                make = functools.partial(ExpertCell, network, gpu, engine)
+                cells += composed(make, built, (BATCHES, CONTEXTS, PROMPT_BATCHES, PROMPTS), _parts)
     return cells
 
 
-def _cells(built: Any, of_what: tuple[str, str, str]) -> list[ExpertCell]:
-    cells = []
-    for phase, batch, tokens, run in runs_of(built, BATCHES, CONTEXTS, PROMPT_BATCHES, PROMPTS):
-        parts: dict[str, float] = dict.fromkeys(PARTS, 0.0)
-        for name, seconds in run().items():
-            parts[next((part for end, part in _PARTS.items() if name.endswith(end)), "rest_s")] += seconds
-        cells.append(ExpertCell(*of_what, phase, batch, tokens, **parts, total_s=sum(parts.values())))
-    return cells
+def _parts(operators: Mapping[str, float]) -> dict[str, float]:
+    parts: dict[str, float] = dict.fromkeys(PARTS, 0.0)
+    for name, seconds in operators.items():
+        parts[next((part for end, part in _PARTS.items() if name.endswith(end)), "rest_s")] += seconds
+    return parts | {"total_s": sum(parts.values())}
 
 
 def read_cells(path: Path = CELLS) -> list[ExpertCell]:
@@ -162,21 +144,7 @@ def priced(cells: Sequence[ExpertCell]) -> dict[str, npt.NDArray[np.float64]]:
 def expert_section(cells: Sequence[ExpertCell]) -> str:
     """The part of the page about mixtures on one GPU, in Markdown."""
     ours, beyond = priced(cells), np.array([beyond_cache(cell) for cell in cells])
-    lines = [
-        "## Mixtures of experts on one GPU",
-        "",
-        "Qwen3-30B-A3B in 16 bits and gpt-oss-20b with its experts in MXFP4 (`--expert-bits 4.25`) and the rest in 16 bits:",
-        "decoding at batches 1 to 256 and contexts of 128 to 32768 tokens, prefill of 1 to 16 prompts of 512 to 8192 tokens,",
-        "composed by the same package; the model touches as many experts as its tables do. *Beyond the cache* counts cells",
-        "alone whose touched experts of a layer exceed the GPU's second-level cache. *Experts* and *attention* are mean errors",
-        f"of these parts. Targets: a mean of {100 * BAR:.0f} % and at most {100 * LARGEST:.0f} %; rows that miss one are bold.",
-        "",
-        *_NOTES.splitlines(),
-        "",
-        "| network | GPU | engine | phase | cells | mean | largest | at batch, tokens | bias | beyond the cache: cells | mean "
-        "| largest | experts | attention |",
-        "| --- | --- | --- | --- |" + " ---: |" * 10,
-    ]
+    lines = [_PAGE.format(bar=100 * BAR, largest=100 * LARGEST)]
     for kind, rows in by_key(cells, lambda cell: (cell.phase, cell.network, cell.gpu, cell.engine)).items():
         chosen = [cells[row] for row in rows]
         error, experts, attention = (

@@ -7,16 +7,16 @@ layers and leaves embedding and LM head in 16 bits; so does the model here.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 import numpy.typing as npt
 
 from experiments.silicon.refit import CATALOG
-from experiments.silicon.steps import DEVICES, by_key, cells_of, package, runs_of, step_of, summary
+from experiments.silicon.steps import DEVICES, by_key, cells_of, composed, package, step_of, summary
 from hwmodels import LAYER_MATRICES, Architecture, Device, Footprint, catalog, uniform_weight_bits
 from hwmodels.analysis.calibration.kernel_tables import KERNEL_FORMATS
 from hwmodels.catalog.calibrated import calibrated_gpu
@@ -26,7 +26,9 @@ from hwmodels.step.priced_steps import price_steps
 
 __all__ = ["CELLS", "FormatCell", "compose", "format_section", "priced", "read_cells"]
 
-CELLS = Path(__file__).with_name("format_steps.csv")
+CELLS = Path(__file__).with_suffix(".csv")
+#: The part of the page, with the heads of its table.
+_PAGE = Path(__file__).with_suffix(".md").read_text(encoding="utf-8").rstrip("\n")
 
 NETWORK, PATH = "llama-3.1-8b", "meta-llama/Meta-Llama-3.1-8B"
 GPUS, FORMATS = ("b200-sxm", "h100-sxm"), ("fp8", "fp8_block", "nvfp4")
@@ -63,17 +65,14 @@ def compose() -> list[FormatCell]:
         for engine in calibrated_engines(gpu):
             for weights in (kind for kind in FORMATS if kind in calibration_record(gpu, engine)["formats"]):
                 built = built_of(PATH, system.system, engine, system.versions[engine], gemm_quant_mode=weights, **modes)
-                cells += _cells(built, (gpu, engine, weights))
+                make = functools.partial(FormatCell, gpu, engine, weights)
+                cells += composed(make, built, (BATCHES, CONTEXTS, (1,), PROMPTS), _parts)
     return cells
 
 
-def _cells(built: Any, of_what: tuple[str, str, str]) -> list[FormatCell]:
-    cells = []
-    for phase, batch, tokens, run in runs_of(built, BATCHES, CONTEXTS, (1,), PROMPTS):
-        operators = run()
-        products = sum(seconds for name, seconds in operators.items() if name.endswith("gemm"))
-        cells.append(FormatCell(*of_what, phase, batch, tokens, products, sum(operators.values())))
-    return cells
+def _parts(operators: Mapping[str, float]) -> dict[str, float]:
+    products = sum(seconds for name, seconds in operators.items() if name.endswith("gemm"))
+    return {"products_s": products, "total_s": sum(operators.values())}
 
 
 def read_cells(path: Path = CELLS) -> list[FormatCell]:
@@ -111,17 +110,7 @@ def _times(device: Device, architecture: Architecture, steps: StepShape) -> jax.
 def format_section(cells: Sequence[FormatCell]) -> str:
     """The part of the page about quantized weights, in Markdown."""
     ours = priced(cells)
-    lines = [
-        "## Weights of 8 and 4 bits",
-        "",
-        "Llama-3.1-8B with FP8, FP8 in blocks and NVFP4 (`--weight-format`), activations quantized, LM head in 16 bits:",
-        "decoding at batches 1 to 256 and contexts of 512 to 16384 tokens, prefill of one prompt of 512 to 8192 tokens,",
-        f"composed by the same package. Targets: a mean of {100 * BAR:.0f} % and at most {100 * LARGEST:.0f} %; rows that",
-        "miss one are bold. vLLM's FP8 blocks are composed and priced without a CUDA graph, as they were measured.",
-        "",
-        "| GPU | engine | weights | phase | cells | mean | largest | at batch, tokens | bias |",
-        "| --- | --- | --- | --- |" + " ---: |" * 5,
-    ]
+    lines = [_PAGE.format(bar=100 * BAR, largest=100 * LARGEST)]
     for kind, rows in by_key(cells, lambda c: (c.phase, c.gpu, c.engine, c.weights)).items():
         chosen = [cells[row] for row in rows]
         error = ours[rows] / np.array([cell.total_s for cell in chosen]) - 1

@@ -6,7 +6,8 @@ The package adds up the same kernels as on one GPU at their shares, and two all-
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jax
@@ -15,14 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.silicon.refit import CATALOG
-from experiments.silicon.steps import KV_FORMATS, by_key, cells_of, package, runs_of, step_of, summary
+from experiments.silicon.steps import KV_FORMATS, by_key, cells_of, composed, package, step_of, summary
 from hwmodels import Architecture, Device, catalog
 from hwmodels.network.operators.steps import StepShape, stack_steps
 from hwmodels.step.priced_steps import price_steps
 
 __all__ = ["CELLS", "GroupCell", "compose", "group_section", "priced", "read_cells"]
 
-CELLS = Path(__file__).with_name("group_steps.csv")
+CELLS = Path(__file__).with_suffix(".csv")
+#: The part of the page, with the heads of its table.
+_PAGE = Path(__file__).with_suffix(".md").read_text(encoding="utf-8").rstrip("\n")
 
 NETWORK, PATH = "llama-3.1-70b", "meta-llama/Meta-Llama-3.1-70B"
 GPUS, DEVICES = ("h100-sxm", "h200-sxm"), (2, 4, 8)
@@ -62,14 +65,14 @@ def compose() -> list[GroupCell]:
         for engine, version in CATALOG[gpu].versions.items():
             for devices in DEVICES:
                 built = built_of(PATH, CATALOG[gpu].system, engine, version, tp_size=devices, **modes)
-                for phase, batch, tokens, run in runs_of(built, BATCHES, CONTEXTS, PROMPT_BATCHES, PROMPTS):
-                    try:
-                        operators = run()
-                    except Exception:  # the package raises its own kinds where its tables end
-                        continue
-                    joined = sum(seconds for name, seconds in operators.items() if "_ar" in name)
-                    cells.append(GroupCell(gpu, engine, devices, phase, batch, tokens, joined, sum(operators.values())))
+                make = functools.partial(GroupCell, gpu, engine, devices)
+                cells += composed(make, built, (BATCHES, CONTEXTS, PROMPT_BATCHES, PROMPTS), _parts)
     return cells
+
+
+def _parts(operators: Mapping[str, float]) -> dict[str, float]:
+    joined = sum(seconds for name, seconds in operators.items() if "_ar" in name)
+    return {"collectives_s": joined, "total_s": sum(operators.values())}
 
 
 def read_cells(path: Path = CELLS) -> list[GroupCell]:
@@ -106,17 +109,7 @@ def _times(
 def group_section(cells: Sequence[GroupCell]) -> str:
     """The part of the page about several GPUs, in Markdown."""
     ours = priced(cells)
-    lines = [
-        "## Several GPUs",
-        "",
-        "Llama-3.1-70B in 16 bits, its matrices shared by 2, 4 or 8 GPUs (tensor parallel): decoding at batches 1 to 256 and",
-        "contexts of 128 to 32768 tokens, prefill of 1 and 4 prompts of 512 to 8192 tokens, composed by the same package.",
-        "*Collectives* is the mean error of the exchange between GPUs. The model also gathers logits, which the package leaves",
-        "out. Target: a mean of 8 %; rows that miss it are bold.",
-        "",
-        "| GPU | engine | phase | GPUs | cells | mean | largest | at batch, tokens | bias | collectives |",
-        "| --- | --- | --- |" + " ---: |" * 7,
-    ]
+    lines = [_PAGE]
     for kind, rows in by_key(cells, lambda c: (c.phase, c.gpu, c.engine, c.devices)).items():
         chosen = [cells[row] for row in rows]
         error, joined = (

@@ -9,7 +9,8 @@ which it touches as many.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.silicon.refit import CATALOG
-from experiments.silicon.steps import by_key, cells_of, package, runs_of, step_of, summary
+from experiments.silicon.steps import by_key, cells_of, composed, package, step_of, summary
 from hwmodels import Architecture, Device, Routing, catalog
 from hwmodels.analysis.calibration.kernel_tables import popularity_in_table
 from hwmodels.network.operators.steps import StepShape, stack_steps
@@ -27,7 +28,9 @@ from hwmodels.step.priced_steps import price_steps
 
 __all__ = ["CELLS", "MixtureCell", "compose", "mixture_section", "priced", "read_cells"]
 
-CELLS = Path(__file__).with_name("mixture_steps.csv")
+CELLS = Path(__file__).with_suffix(".csv")
+#: The part of the page, with the heads of its table.
+_PAGE = Path(__file__).with_suffix(".md").read_text(encoding="utf-8").rstrip("\n")
 
 NETWORKS = {"qwen3-235b-a22b": "Qwen/Qwen3-235B-A22B", "deepseek-v3": "deepseek-ai/DeepSeek-V3"}
 GPUS, TOGETHER, EXPERT_WAYS = ("h100-sxm", "h200-sxm"), 8, (1, 8)
@@ -36,9 +39,6 @@ DISTRIBUTION = "power_law_1.2"
 
 #: Mean error that a row of the page should keep to.
 BAR = 0.08
-
-#: What changed for whole experts, and what rows that miss the bar suffer from, as the tables show it.
-_WHOLE_EXPERTS = Path(__file__).with_name("mixture_steps.md").read_text(encoding="utf-8").rstrip("\n")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,20 +80,14 @@ def compose() -> list[MixtureCell]:
                         built = built_of(path, CATALOG[gpu].system, engine, version, **sized)
                     except (RuntimeError, ValueError, NotImplementedError):
                         continue
-                    cells += _cells(built, (network, gpu, engine, ways))
+                    make = functools.partial(MixtureCell, network, gpu, engine, ways)
+                    cells += composed(make, built, (BATCHES, CONTEXTS, (1,), PROMPTS), _parts)
     return cells
 
 
-def _cells(built: Any, of_what: tuple[str, str, str, int]) -> list[MixtureCell]:
-    cells = []
-    for phase, batch, tokens, run in runs_of(built, BATCHES, CONTEXTS, (1,), PROMPTS):
-        try:
-            operators = run()
-        except Exception:  # the package raises its own kinds where its tables end
-            continue
-        experts = sum(seconds for name, seconds in operators.items() if "_moe" in name and "dispatch" not in name)
-        cells.append(MixtureCell(*of_what, phase, batch, tokens, experts, sum(operators.values())))
-    return cells
+def _parts(operators: Mapping[str, float]) -> dict[str, float]:
+    experts = sum(seconds for name, seconds in operators.items() if "_moe" in name and "dispatch" not in name)
+    return {"experts_s": experts, "total_s": sum(operators.values())}
 
 
 def read_cells(path: Path = CELLS) -> list[MixtureCell]:
@@ -153,18 +147,7 @@ def _times(
 def mixture_section(cells: Sequence[MixtureCell]) -> str:
     """The part of the page about large mixtures, in Markdown."""
     ours = priced(cells)
-    lines = [
-        "## Large mixtures of experts",
-        "",
-        f"Qwen3-235B-A22B and DeepSeek-V3 in 16 bits on {TOGETHER} GPUs: decoding at batches 1 to 256 and contexts of 512 to",
-        "16384 tokens, prefill of one prompt of 512 to 8192 tokens, composed by the same package; the model touches as many",
-        f"experts as its tables do. No cell was fitted. Bar: {100 * BAR:.0f} % on average; rows that miss it are bold.",
-        "",
-        *_WHOLE_EXPERTS.splitlines(),
-        "",
-        "| network | GPU | engine | experts held | phase | cells | mean | largest | at batch, tokens | bias |",
-        "| --- | --- | --- | --- | --- |" + " ---: |" * 5,
-    ]
+    lines = [_PAGE.format(bar=100 * BAR, devices=TOGETHER)]
     for kind, rows in by_key(cells, lambda c: (c.phase, c.network, c.gpu, c.engine, c.experts)).items():
         chosen = [cells[row] for row in rows]
         error = ours[rows] / np.array([cell.total_s for cell in chosen]) - 1

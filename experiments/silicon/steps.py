@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -33,6 +33,7 @@ __all__ = [
     "by_key",
     "cells_of",
     "compose",
+    "composed",
     "marked",
     "package",
     "priced",
@@ -107,24 +108,40 @@ def compose(gpus: Iterable[str] = tuple(CATALOG)) -> list[Cell]:
                         )
                     except (RuntimeError, ValueError, NotImplementedError):
                         continue
-                    cells += _cells(built, (gpu, engine, network), kv_bits)
+                    make = functools.partial(Cell, gpu, engine, network, kv_bits=kv_bits)
+                    sizes = BATCHES, CONTEXTS, PROMPT_BATCHES if kv_bits == 16 else (), PROMPTS
+                    cells += composed(make, built, sizes, _parts)
     return cells
 
 
-def _cells(built: Any, of_what: tuple[str, str, str], kv_bits: int) -> list[Cell]:
+def _parts(operators: Mapping[str, float]) -> dict[str, float]:
+    parts = dict.fromkeys(("products_s", "attention_s", "rest_s"), 0.0)
+    for name, seconds in operators.items():
+        part = "attention_s" if name.endswith("attention") else "products_s" if name.endswith("gemm") else "rest_s"
+        parts[part] += seconds
+    return parts
+
+
+def composed(
+    make: Callable[..., C],
+    built: Any,
+    sizes: Sequence[Sequence[int]],
+    parts: Callable[[Mapping[str, float]], Mapping[str, float]],
+) -> list[C]:
+    """A cell for each step of an engine of the package; steps where its tables end are left out.
+
+    Args:
+        make: from phase, batch, tokens and parts to a cell.
+        sizes: batches, contexts, batches of prompts, prompts; see `runs_of`.
+        parts: from seconds by operator.
+    """
     cells = []
-    for phase, batch, tokens, run in runs_of(
-        built, BATCHES, CONTEXTS, PROMPT_BATCHES if kv_bits == 16 else (), PROMPTS
-    ):
+    for phase, batch, tokens, run in runs_of(built, *sizes):
         try:
             operators = run()
         except Exception:  # the package raises its own kinds where its tables end
             continue
-        parts = dict.fromkeys(("products_s", "attention_s", "rest_s"), 0.0)
-        for name, seconds in operators.items():
-            part = "attention_s" if name.endswith("attention") else "products_s" if name.endswith("gemm") else "rest_s"
-            parts[part] += seconds
-        cells.append(Cell(*of_what, phase, kv_bits, batch, tokens, **parts))
+        cells.append(make(phase=phase, batch=batch, tokens=tokens, **parts(operators)))
     return cells
 
 

@@ -360,27 +360,13 @@ def operator_time_figure(
             if width <= 0:
                 continue
             colour = OPERATOR_COLOURS.get(operator, _OTHER)
-            axes.barh(
-                row,
-                width / scale,
-                left=left / scale,
-                height=0.72,
-                color=colour,
-                edgecolor=PAPER,
-                linewidth=0.6,
-                label=None if operator in labelled else operator,
-            )
+            bar = {"height": 0.72, "color": colour, "edgecolor": PAPER, "linewidth": 0.6}
+            label = None if operator in labelled else operator
+            axes.barh(row, width / scale, left=left / scale, label=label, **bar)
             labelled.add(operator)
             if width > _SHARE_WITH_NAME * longest_s and len(operator) * 0.014 * longest_s < width:
-                axes.text(
-                    (left + width / 2) / scale,
-                    row,
-                    operator,
-                    ha="center",
-                    va="center",
-                    fontsize=8.5,
-                    color=text_colour_on(colour),
-                )
+                centred = {"ha": "center", "va": "center", "fontsize": 8.5, "color": text_colour_on(colour)}
+                axes.text((left + width / 2) / scale, row, operator, **centred)
             left += width
         total = f"{left / scale:#.3g}".rstrip(".")
         axes.text((left + 0.008 * longest_s) / scale, row, f"{total} {unit}", va="center", fontsize=9)
@@ -490,17 +476,8 @@ def _points(result: ConfigurationsResult) -> list[tuple[str, str, float, float]]
 
 
 def _mark(axes: Axes, intensity: float, rate: float, *, marker: str, colour: str, size: float) -> None:
-    axes.plot(
-        intensity,
-        rate / TERA,
-        linestyle="none",
-        marker=marker,
-        markersize=size,
-        markerfacecolor=colour,
-        markeredgecolor=PAPER,
-        markeredgewidth=0.8,
-        zorder=3,
-    )
+    edge = {"markeredgecolor": PAPER, "markeredgewidth": 0.8}
+    axes.plot(intensity, rate / TERA, marker, markersize=size, markerfacecolor=colour, zorder=3, **edge)
 
 
 def _legend(figure: Figure, points: list[tuple[str, str, float, float]], roof_label: str) -> None:
@@ -551,15 +528,8 @@ def tokens_figure(result: ConfigurationsResult) -> Figure | None:
     for index, (name, configuration, predicted, counted) in enumerate(rows):
         error = Quantity(configuration.tokens_per_cycle_counted.standard_error).number
         axes.plot(index - _OFFSET, predicted, **_PREDICTED, markeredgecolor=colour_of(name))
-        axes.errorbar(
-            index + _OFFSET,
-            counted,
-            yerr=None if error is None else LARGEST_GAP * error,
-            color=colour_of(name),
-            elinewidth=1.6,
-            capsize=5,
-            **_COUNTED,
-        )
+        bars = {"yerr": None if error is None else LARGEST_GAP * error, "elinewidth": 1.6, "capsize": 5}
+        axes.errorbar(index + _OFFSET, counted, color=colour_of(name), **bars, **_COUNTED)
         gap = gap_in_standard_errors(configuration)
         labels.append(name if gap is None else f"{name}\ngap {gap:.1f} standard errors")
         if gap is not None and gap > LARGEST_GAP:

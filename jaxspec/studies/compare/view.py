@@ -233,17 +233,8 @@ def quality_figure(result: CompareResult) -> Figure | None:
         kind = str(each.kind)
         label = None if kind in labelled else KIND_TITLES.get(kind, kind)
         labelled.add(kind)
-        axes.plot(
-            [speed],
-            [bits],
-            _MARKERS.get(kind, "v"),
-            color=KIND_COLOURS.get(kind, INK),
-            markersize=7,
-            alpha=0.85,
-            label=label,
-            linestyle="none",
-            zorder=3,
-        )
+        filled = {"color": KIND_COLOURS.get(kind, INK), "markersize": 7, "alpha": 0.85, "zorder": 3}
+        axes.plot(speed, bits, _MARKERS.get(kind, "v"), label=label, **filled)
     bits_all = [bits for _, _, bits in rows.values()]
     low, high = min(bits_all), max(bits_all)
     room = 0.08 * (high - low) or 0.05

@@ -433,29 +433,19 @@ def exchange_figure(result: ScaleResult) -> Figure | None:
         here = [row for row in rows if row.batch == batch]
         axes.grid(True)
         axes.plot(1.0, here[0].accuracy_one.known, "o", color=INK, markersize=7, zorder=4, label="one sample")
-        axes.plot(
-            [1.0, *(1.0 / row.speedup.known for row in here)],
-            [row.accuracy_one.known for row in (here[0], *here)],
-            "s-",
-            color=BLUE,
-            markersize=5,
-            label="drafted tokens",
-        )
-        axes.plot(
-            [1.0, *(row.slowdown.known for row in here)],
-            [here[0].accuracy_one.known, *(row.accuracy.known for row in here)],
-            "D-",
-            color=VERMILLION,
-            markersize=5,
-            label="samples",
-        )
+        sooner = [1.0, *(1.0 / row.speedup.known for row in here)]
+        alone = [row.accuracy_one.known for row in (here[0], *here)]
+        axes.plot(sooner, alone, "s-", color=BLUE, markersize=5, label="drafted tokens")
+        later = [1.0, *(row.slowdown.known for row in here)]
+        together = [here[0].accuracy_one.known, *(row.accuracy.known for row in here)]
+        axes.plot(later, together, "D-", color=VERMILLION, markersize=5, label="samples")
         for row in here:
             place = row.slowdown.known, row.accuracy.known
             axes.annotate(str(row.rows), place, (5, -9), textcoords="offset points", fontsize=8)
         last = here[-1]
         place = 1.0 / last.speedup.known, last.accuracy_one.known
         axes.annotate(str(last.rows), place, (-4, 7), textcoords="offset points", ha="right", fontsize=8)
-        axes.set_xlim(limits_from_zero([1.0, *(row.slowdown.known for row in here)], room=1.12))
+        axes.set_xlim(limits_from_zero(later, room=1.12))
         axes.set_ylim(0.0, 1.04)
         axes.set(title=f"batch {batch}", xlabel="time of an answer, over one sample's")
     panels[0].set_ylabel("problems answered right")

@@ -268,18 +268,11 @@ def contexts_figure(result: TreeResult) -> Figure | None:
     vs_stored = [decision.speedup_vs_stored_ar.known for decision in decisions]
     speed.plot(contexts, vs_bf16, color=BLUE, marker="o", label="decision over 16-bit AR")
     speed.plot(contexts, vs_stored, color=GREEN, marker="s", label="decision over stored AR")
-    speed.plot(
-        contexts,
-        [decision.best_tree.speedup_vs_stored_ar.known for decision in decisions],
-        color=VERMILLION,
-        marker="x",
-        linestyle=":",
-        label="best tree over stored AR, whether it pays or not",
-    )
+    trees = [decision.best_tree.speedup_vs_stored_ar.known for decision in decisions]
+    speed.plot(contexts, trees, "x:", color=VERMILLION, label="best tree over stored AR, whether it pays or not")
     chains = [decision.best_chain.speedup_vs_stored_ar.number for decision in decisions]
     if None not in chains:
-        label = "best chain over stored AR, whether it pays or not"
-        speed.plot(contexts, chains, color=PURPLE, marker="+", linestyle="--", label=label)
+        speed.plot(contexts, chains, "+--", color=PURPLE, label="best chain over stored AR, whether it pays or not")
     speed.axhline(1.0, color=INK, linewidth=0.9)
     speed.set_ylabel("speedup (predicted)")
     speed.set_ylim(bottom=0.0)
@@ -326,20 +319,11 @@ def curve_figure(result: TreeResult) -> Figure | None:
         height_inches=4.4,
     )
     lengths = [row.verification_length for row in rows]
+    tokens = [row.tokens_per_cycle.known for row in rows]
     errors = [row.tokens_per_cycle.standard_error or 0.0 for row in rows]
-    axes.errorbar(
-        lengths,
-        [row.tokens_per_cycle.known for row in rows],
-        yerr=errors,
-        linestyle="none",
-        marker="o",
-        markersize=4.5,
-        color=BLUE,
-        elinewidth=1.0,
-        capsize=2.5,
-        zorder=2,
-        label="held-out prompts ± one standard error (measured)",
-    )
+    label = "held-out prompts ± one standard error (measured)"
+    bars = {"elinewidth": 1.0, "capsize": 2.5, "zorder": 2}
+    axes.errorbar(lengths, tokens, yerr=errors, fmt="o", markersize=4.5, color=BLUE, label=label, **bars)
     law = result.law
     if law is not None:
         low, high = law.lower.value or [], law.upper.value or []
@@ -347,40 +331,16 @@ def curve_figure(result: TreeResult) -> Figure | None:
         if known:
             axes.fill_between(lengths, low, high, color=VERMILLION, alpha=0.15, linewidth=0)
         interval = f", band: {100 * (law.confidence or 0):.0f} % interval" if known else ""
-        axes.plot(
-            lengths,
-            law.tokens_per_cycle.known,
-            color=VERMILLION,
-            linewidth=1.6,
-            zorder=3,
-            label=f"A + B ln(x − C), R² {fixed(law.r_squared.number, 4)} (calibrated{interval})",
-        )
-        by_length = {row.verification_length: row.tokens_per_cycle.known for row in rows}
+        label = f"A + B ln(x − C), R² {fixed(law.r_squared.number, 4)} (calibrated{interval})"
+        axes.plot(lengths, law.tokens_per_cycle.known, color=VERMILLION, linewidth=1.6, zorder=3, label=label)
+        by_length = dict(zip(lengths, tokens, strict=True))
         fitted = [x for x in law.fitted_lengths if x in by_length]
-        axes.plot(
-            fitted,
-            [by_length[x] for x in fitted],
-            linestyle="none",
-            marker="o",
-            markersize=9,
-            markerfacecolor="none",
-            markeredgecolor=VERMILLION,
-            zorder=4,
-            label="lengths that the law is fitted to",
-        )
+        ring = {"markersize": 9, "markerfacecolor": "none", "markeredgecolor": VERMILLION, "zorder": 4}
+        axes.plot(fitted, [by_length[x] for x in fitted], "o", label="lengths that the law is fitted to", **ring)
     length, counted = result.proof.verification_length.number, result.proof.tokens_per_cycle_counted.number
     if length is not None and counted is not None:
-        axes.plot(
-            length,
-            counted,
-            linestyle="none",
-            marker="x",
-            markersize=10,
-            markeredgewidth=2.2,
-            color=INK,
-            zorder=5,
-            label="counted in decoding with this tree (measured)",
-        )
+        cross = {"markersize": 10, "markeredgewidth": 2.2, "color": INK, "zorder": 5}
+        axes.plot(length, counted, "x", label="counted in decoding with this tree (measured)", **cross)
     axes.set_xlabel("verified tokens x, root included (tokens)")
     axes.set_ylabel("tokens per cycle (tokens)")
     legend_below(figure, axes, columns=2)
@@ -447,19 +407,11 @@ def drawing_figure(result: TreeResult) -> Figure | None:
     axes.add_collection(LineCollection(edges, colors=INK, linewidths=0.8, alpha=0.5, zorder=1))
     across = place[:, 0].max() + 1
     diameter = float(np.clip(520 / across, 4.0, 21.0))
-    drawn = axes.scatter(
-        place[:nodes, 0],
-        place[:nodes, 1],
-        c=[share or 0.0 for share in shares],
-        cmap="cividis",
-        norm=_SCALE,
-        s=diameter**2,
-        edgecolors=INK,
-        linewidths=0.6,
-        zorder=2,
-    )
+    circle: dict[str, Any] = {"s": diameter**2, "edgecolors": INK, "zorder": 2}
+    accepted = [share or 0.0 for share in shares]
+    drawn = axes.scatter(*place[:nodes].T, c=accepted, cmap="cividis", norm=_SCALE, linewidths=0.6, **circle)
     root_at = place[nodes]
-    axes.scatter(*root_at, s=diameter**2, color=PAPER, edgecolors=INK, linewidths=1.2, zorder=2)
+    axes.scatter(*root_at, color=PAPER, linewidths=1.2, **circle)
     axes.annotate("root", root_at, (0, diameter / 2 + 3), textcoords="offset points", ha="center", va="bottom")
     if across <= _READABLE:
         for node, rank in enumerate(ranks):
@@ -493,15 +445,10 @@ def performance_figure(result: TreeResult) -> Figure | None:
         axes.plot(lengths, row.effective_performance.known, color=colour, linewidth=1.6)
         axes.axhline(plain, color=colour, linewidth=1.0, linestyle=(0, (5, 3)))
         best, pays = row.decision.best_tree, row.decision.speculate.value
-        axes.plot(
-            best.verification_length.known,
-            best.tokens_per_s.known,
-            marker="*" if pays else "o",
-            markersize=14 if pays else 7,
-            color=colour if pays else "none",
-            markeredgecolor=INK if pays else colour,
-            zorder=3,
-        )
+        star = {"marker": "*", "markersize": 14, "color": colour, "markeredgecolor": INK}
+        circle = {"marker": "o", "markersize": 7, "color": "none", "markeredgecolor": colour}
+        place = best.verification_length.known, best.tokens_per_s.known
+        axes.plot(*place, **(star if pays else circle), zorder=3)
         handles.append(Line2D([], [], color=colour, label=f"context {row.context_tokens:,}"))
     mark: dict[str, Any] = {"linestyle": "none", "markeredgecolor": INK, "markerfacecolor": "none"}
     handles += [

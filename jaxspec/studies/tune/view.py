@@ -194,15 +194,8 @@ def acceptance_figure(result: TuneResult) -> Figure | None:
         front = pareto_front(grid)
         axes.step(*zip(*front), where="post", color=INK, linewidth=1.2, zorder=1, label="Pareto front of the grid")
         coloured = {"c": speedups, "cmap": "cividis"} if None not in speedups else {"color": INK}
-        points = axes.scatter(
-            *zip(*grid),
-            **coloured,
-            s=30,
-            linewidths=0.5,
-            edgecolors=INK,
-            zorder=2,
-            label=f"all {len(grid)} grid points",
-        )
+        circle = {"s": 30, "linewidths": 0.5, "edgecolors": INK, "zorder": 2}
+        points = axes.scatter(*zip(*grid), **coloured, **circle, label=f"all {len(grid)} grid points")
         if None not in speedups:
             bar = figure.colorbar(points, ax=axes, pad=0.01, aspect=30)
             bar.set_label("speedup vs bf16 AR of a grid point (predicted)")
@@ -210,30 +203,17 @@ def acceptance_figure(result: TuneResult) -> Figure | None:
     ringed = by_j(result) or GridPoint()
     bits, alpha = ringed.bits_per_weight.number, ringed.alpha_token.number
     if bits is not None and alpha is not None:
-        axes.plot(
-            bits,
-            alpha,
-            linestyle="none",
-            marker="o",
-            markersize=17,
-            markerfacecolor="none",
-            markeredgecolor=INK,
-            zorder=2,
-            label="grid point that objective J chooses",
-        )
+        ring = {"markersize": 17, "markerfacecolor": "none", "markeredgecolor": INK, "zorder": 2}
+        axes.plot(bits, alpha, "o", label="grid point that objective J chooses", **ring)
     # Configurations may coincide: later ones are smaller, so that all show.
     for index, (name, (bits, alpha)) in enumerate(chosen.items()):
-        axes.plot(
-            bits,
-            alpha,
-            linestyle="none",
-            marker=marker_of(name),
-            markersize=max(13.0 - 1.5 * index, 6.0),
-            markerfacecolor=colour_of(name),
-            markeredgecolor=INK,
-            zorder=4 if name == "tuned" else 3,
-            label=f"{'best grid point' if name == 'grid' else name}: {bits:.2f} bits, {alpha:.3f}",
-        )
+        label = f"{'best grid point' if name == 'grid' else name}: {bits:.2f} bits, {alpha:.3f}"
+        filled = {
+            "markersize": max(13.0 - 1.5 * index, 6.0),
+            "markeredgecolor": INK,
+            "zorder": 4 if name == "tuned" else 3,
+        }
+        axes.plot(bits, alpha, marker_of(name), markerfacecolor=colour_of(name), label=label, **filled)
     shown = configurations(result)
     statuses = sorted({shown[name].acceptance.alpha_token.status or NO_STATUS for name in chosen})
     axes.set_xlabel("weights read per draft step (bits per stored weight)")
@@ -277,13 +257,8 @@ def convergence_figure(result: TuneResult, metrics: Sequence[Mapping[str, Any]])
     for name, dashes in _HARD.items():
         speedup = result.configurations.get(name, Configuration()).speedup_vs_bf16_ar.number
         if speedup is not None:
-            axes.axhline(
-                speedup,
-                color=colour_of(name),
-                linestyle=dashes,
-                linewidth=1.2,
-                label=f"{name}, held out: {speedup:.2f}x",
-            )
+            label = f"{name}, held out: {speedup:.2f}x"
+            axes.axhline(speedup, color=colour_of(name), linestyle=dashes, linewidth=1.2, label=label)
     axes.set_ylabel("speedup vs bf16 AR (x, predicted)")
     axes.set_xlabel("pass over calibration text")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

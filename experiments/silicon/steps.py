@@ -115,7 +115,7 @@ def compose(gpus: Iterable[str] = tuple(CATALOG)) -> list[Cell]:
 
 
 def _parts(operators: Mapping[str, float]) -> dict[str, float]:
-    parts = dict.fromkeys(("products_s", "attention_s", "rest_s"), 0.0)
+    parts: dict[str, float] = dict.fromkeys(("products_s", "attention_s", "rest_s"), 0.0)
     for name, seconds in operators.items():
         part = "attention_s" if name.endswith("attention") else "products_s" if name.endswith("gemm") else "rest_s"
         parts[part] += seconds

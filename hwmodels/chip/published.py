@@ -34,7 +34,7 @@ class Interface(NamedTuple):
 
 
 _PRINTED: dict[str, dict[str, Any]] = tomllib.loads(
-    importlib.resources.files(__package__).joinpath("published.toml").read_text(encoding="utf-8")
+    importlib.resources.files("hwmodels.chip").joinpath("published.toml").read_text(encoding="utf-8")
 )
 
 

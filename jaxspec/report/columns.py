@@ -121,22 +121,14 @@ def read_columns(path: Path, functions: Mapping[str, Mapping[str, Any]] | None =
         functions: path of a field -> attributes that are functions.
     """
     with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    return tuple(
-        Column(
-            heading=row["heading"].replace("|", "\n"),
-            meaning=row["meaning"],
-            read=row["read"],
-            interval=True if row["interval"] == "yes" else row["interval"] or None,
-            choice=row["choice"] == "yes",
-            optional=row["optional"] == "yes",
-            terminal=int(row["terminal"] or 0),
-            page_title=row["page_title"],
-            **{"write": int(row["write"]) if row["write"].isdigit() else _WRITERS[row["write"]]}
-            | dict((functions or {}).get(row["read"], {})),
-        )
-        for row in rows
-    )
+        rows: list[dict[str, Any]] = list(csv.DictReader(file))
+    for row in rows:
+        row["heading"] = row["heading"].replace("|", "\n")
+        row["write"] = int(row["write"]) if row["write"].isdigit() else _WRITERS[row["write"]]
+        row["interval"] = True if row["interval"] == "yes" else row["interval"] or None
+        row |= {mark: row[mark] == "yes" for mark in ("choice", "optional")}
+        row["terminal"] = int(row["terminal"] or 0)
+    return tuple(Column(**row | dict((functions or {}).get(row["read"], {}))) for row in rows)
 
 
 def _field(record: Any, path: str) -> Any:

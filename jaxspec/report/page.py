@@ -159,12 +159,14 @@ class Page:
     @classmethod
     def read(cls, path: Path) -> Page:
         """The page whose words are in a TOML file."""
-        words = tomllib.loads(path.read_text(encoding="utf-8"))
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in words.items()})
+        words: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        for name in {"summary", "assumptions"} & words.keys():
+            words[name] = tuple(words[name])
+        return cls(**words)
 
     def caption(self, figure: str) -> str:
         """Of a figure by name."""
-        own = self.captions | {"stopwatch": STOPWATCH_CAPTION}
+        own = {**self.captions, "stopwatch": STOPWATCH_CAPTION}
         return own[figure if figure in own else figure.partition("-")[0]]
 
 

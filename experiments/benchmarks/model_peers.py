@@ -119,7 +119,8 @@ def scale_sim_cycles(folder: Path, side: int, m: int, k: int, n: int) -> Callabl
     from scalesim.scale_config import scale_config  # pyright: ignore[reportMissingImports]
     from scalesim.topology_utils import topologies  # pyright: ignore[reportMissingImports]
 
-    (folder / "array.cfg").write_text(_SCALE_SIM_CONFIG.format(side=side))
+    settings = Path(__file__).with_name("scale_sim.cfg").read_text(encoding="utf-8")
+    (folder / "array.cfg").write_text(settings.format(side=side))
     (folder / "layer.csv").write_text(f"Layer,M,N,K,\nproduct,{m},{n},{k},\n")
     (folder / "layout.csv").write_text("Layer,\nproduct," + "1," * 20 + "\n")
     config, layers, layout = scale_config(), topologies(), layouts()
@@ -146,40 +147,3 @@ def scale_sim_cycles(folder: Path, side: int, m: int, k: int, n: int) -> Callabl
         return compute.get_demand_matrices()[2].shape[0] - 1
 
     return cycles
-
-
-_SCALE_SIM_CONFIG = """[general]
-run_name = product
-[architecture_presets]
-ArrayHeight: {side}
-ArrayWidth: {side}
-IfmapSramSzkB: 1024
-FilterSramSzkB: 1024
-OfmapSramSzkB: 1024
-IfmapOffset: 0
-FilterOffset: 10000000
-OfmapOffset: 20000000
-Bandwidth: 64
-Dataflow: ws
-MemoryBanks: 1
-ReadRequestBuffer: 32
-WriteRequestBuffer: 32
-[layout]
-IfmapCustomLayout: False
-FilterCustomLayout: False
-IfmapSRAMBankBandwidth: 10
-IfmapSRAMBankNum: 10
-IfmapSRAMBankPort: 2
-FilterSRAMBankBandwidth: 10
-FilterSRAMBankNum: 10
-FilterSRAMBankPort: 2
-[sparsity]
-SparsitySupport: false
-SparseRep: ellpack_block
-OptimizedMapping: false
-BlockSize: 4
-RandomNumberGeneratorSeed: 40
-[run_presets]
-InterfaceBandwidth: CALC
-UseRamulatorTrace: False
-"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
@@ -265,33 +266,14 @@ def _attention(networks: Mapping[str, Architecture], shapes: Sequence[tuple[int,
         heads[of] = heads.get(of, False) or _is_apart(n, held)
     groups = []
     for (query_heads, key_heads, size), apart in heads.items():
+        of = {"heads": query_heads, "kv_heads": key_heads, "head_dim": size}
         for context in _CONTEXTS:
             cases = []
             for batch, tokens in shapes:
-                row = Row(
-                    "attention",
-                    float("nan"),
-                    batch=float(batch),
-                    tokens=float(tokens),
-                    context_tokens=float(context),
-                    heads=float(query_heads),
-                    kv_heads=float(key_heads),
-                    head_dim=float(size),
-                )
-                make = (
-                    lambda batch=batch, tokens=tokens, context=context, of=(query_heads, key_heads, size), apart=apart: (
-                        programs.attention_program(
-                            batch=batch,
-                            tokens=tokens,
-                            context=context,
-                            heads=of[0],
-                            kv_heads=of[1],
-                            head_dim=of[2],
-                            layers=4,
-                            apart=apart,
-                        )
-                    )
-                )
+                shape = {"batch": batch, "tokens": tokens, **of}
+                numbers: dict[str, Any] = {name: float(number) for name, number in shape.items()}
+                row = Row("attention", float("nan"), context_tokens=float(context), **numbers)
+                make = functools.partial(programs.attention_program, **shape, context=context, layers=4, apart=apart)
                 cases.append(_Case(row, make))
             groups.append(_group(f"attention/{query_heads}-{key_heads}-{size}-{context}", cases))
     return groups

@@ -12,7 +12,7 @@ from jaxspec.output_places import check_file_place
 from jaxspec.settings.base import Settings, Unused
 from jaxspec.settings.coercion import shown
 from jaxspec.settings.fields import setting
-from jaxspec.studies.study import Out, Study
+from jaxspec.studies.study import Out, Study, help_beside
 
 #: Formats in which matrices may be held, with their bits.
 FORMATS = {"float32": 32.0, "bfloat16": 16.0, "float16": 16.0}
@@ -91,7 +91,7 @@ EXAMPLE = Path(__file__).with_name("example.csv").read_text(encoding="utf-8")
 CALIBRATE = Study(
     name="calibrate",
     config=CalibrateConfig,
-    help=Path(__file__).with_name("help.txt").read_text(encoding="utf-8"),
+    help=help_beside(__file__),
     run="jaxspec.host.run:calibrate",
     present="jaxspec.host.view:shown",
     figures="jaxspec.host.view:figures",

@@ -7,13 +7,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from jaxspec.output_places import check_folder_place
 from jaxspec.registries import Registry, load_object
 from jaxspec.settings.base import Settings
 
-__all__ = ["STUDIES", "Out", "Plot", "Study", "checked_later", "find_study", "run_directory"]
+__all__ = ["STUDIES", "Out", "Plot", "Study", "checked_later", "find_study", "help_beside", "run_directory"]
+
+
+def help_beside(module: str) -> str:
+    r"""Text of `--help` from the file `help.txt` beside a module. Click leaves the paragraph behind a line `\b` as it is."""
+    return Path(module).with_name("help.txt").read_text(encoding="utf-8").replace("\\b\n", "\b\n")
 
 
 def checked_later(path: str, what: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Literal
 
 from jaxspec.errors import InputError
@@ -16,7 +15,7 @@ from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, PricedScheme
 from jaxspec.studies.config_files import NETWORK
 from jaxspec.studies.predict.config import BLOCK, HEADS, LOOKUP, NamedDraft, PredictConfig
-from jaxspec.studies.study import Study, run_directory
+from jaxspec.studies.study import Study, help_beside, run_directory
 
 #: Engines that can be asked for: those with measured kernels or terms, and llama.cpp, which has neither.
 EngineName = Literal["vllm", "sglang", "trtllm", "llama.cpp"]
@@ -148,7 +147,7 @@ ADVISE = Study(
     name="advise",
     config=AdviseConfig,
     first=("run",),
-    help=Path(__file__).with_name("help.txt").read_text(encoding="utf-8"),
+    help=help_beside(__file__),
     run="jaxspec.studies.advise.run:advise",
     present="jaxspec.studies.advise.view:shown",
     on_processor=True,

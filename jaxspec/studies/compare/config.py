@@ -17,7 +17,7 @@ from jaxspec.settings.draft_kinds import SELF, NetworkKnobSettings, check_draft_
 from jaxspec.settings.fields import setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.schemes import SCHEME_FACTS, all_knobs, names_that
-from jaxspec.studies.study import Study, run_directory
+from jaxspec.studies.study import Study, help_beside, run_directory
 
 #: Stands alone for an empty list.
 NONE = "none"
@@ -151,7 +151,7 @@ COMPARE = Study(
     name="compare",
     config=CompareConfig,
     first=("schemes", "drafts"),
-    help=Path(__file__).with_name("help.txt").read_text(encoding="utf-8"),
+    help=help_beside(__file__),
     run="jaxspec.studies.compare.run:compare",
     present="jaxspec.studies.compare.view:shown",
     figures="jaxspec.studies.compare.view:figures",

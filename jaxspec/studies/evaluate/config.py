@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 from jaxspec.settings.base import Unused
 from jaxspec.settings.common import DRAFT_WITHIN_TARGET, CommonConfig, StopwatchSettings
@@ -11,7 +10,7 @@ from jaxspec.settings.draft_kinds import NetworkKnobSettings, knobs_of_other_sch
 from jaxspec.settings.fields import setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.schemes import all_knobs
-from jaxspec.studies.study import Study, run_directory
+from jaxspec.studies.study import Study, help_beside, run_directory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +44,7 @@ EVALUATE = Study(
     name="evaluate",
     config=EvaluateConfig,
     first=("knobs", "weight_prune", "weight_cut_bits"),
-    help=Path(__file__).with_name("help.txt").read_text(encoding="utf-8"),
+    help=help_beside(__file__),
     run="jaxspec.studies.evaluate.run:evaluate",
     present="jaxspec.studies.evaluate.run:shown",
     figures="jaxspec.studies.evaluate.run:figures",

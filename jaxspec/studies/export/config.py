@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Literal
 
 from jaxspec.settings.base import Settings
@@ -11,7 +10,7 @@ from jaxspec.settings.catalog_names import known_device, known_model
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
-from jaxspec.studies.study import Out, Study, checked_later
+from jaxspec.studies.study import Out, Study, checked_later, help_beside
 
 #: Tokens that a model's copy drafts per cycle.
 DRAFT_LENGTH = 4
@@ -81,7 +80,7 @@ class ExportConfig(Settings):
 EXPORT = Study(
     name="export",
     config=ExportConfig,
-    help=Path(__file__).with_name("help.txt").read_text(encoding="utf-8"),
+    help=help_beside(__file__),
     run="jaxspec.studies.export.run:export_draft",
     present="jaxspec.studies.export.view:shown",
     out=Out(

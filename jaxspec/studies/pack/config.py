@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Literal
 
 from jaxspec.settings.base import Unused
@@ -11,7 +10,7 @@ from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft_kinds import PackedKnobSettings, knobs_of_other_schemes, packed_knobs
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS, PackScheme, names_that
-from jaxspec.studies.study import Out, Study, checked_later
+from jaxspec.studies.study import Out, Study, checked_later, help_beside
 
 #: How the values that a draft keeps are chosen.
 Importance = Literal["auto", "wanda", "magnitude"]
@@ -85,7 +84,7 @@ class PackConfig(PackedKnobSettings):
 PACK = Study(
     name="pack",
     config=PackConfig,
-    help=Path(__file__).with_name("help.txt").read_text(encoding="utf-8"),
+    help=help_beside(__file__),
     run="jaxspec.studies.pack.run:pack_checkpoint",
     present="jaxspec.studies.pack.view:shown",
     figures="jaxspec.studies.pack.figures:figures",

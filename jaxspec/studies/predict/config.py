@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 from jaxspec.errors import InputError
@@ -21,7 +20,7 @@ from jaxspec.settings.draft_kinds import SELF, KnobSettings, knobs_of_other_sche
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, PricedScheme, all_knobs, scheme_facts
 from jaxspec.studies.config_files import NETWORK, kind_in_file, own_scheme
-from jaxspec.studies.study import Plot, Study
+from jaxspec.studies.study import Plot, Study, help_beside
 
 #: Drafts that are a head on the target,
 HEADS = ("eagle", "eagle3", "medusa", "mtp")
@@ -161,7 +160,7 @@ PREDICT = Study(
     name="predict",
     config=PredictConfig,
     first=("weight_prune", "weight_cut_bits"),
-    help=Path(__file__).with_name("help.txt").read_text(encoding="utf-8"),
+    help=help_beside(__file__),
     run="jaxspec.studies.predict.run:predict",
     present="jaxspec.studies.predict.view:shown",
     on_processor=True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Literal
 
 from jaxspec.errors import InputError, hint
@@ -16,7 +15,7 @@ from jaxspec.settings.draft_kinds import SELF, check_draft_name, draft_help, dra
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.schemes import WidthScheme
-from jaxspec.studies.study import Plot, Study, run_directory
+from jaxspec.studies.study import Plot, Study, help_beside, run_directory
 
 #: Tasks whose answers can be checked.
 Task = Literal["python", "arithmetic"]
@@ -222,7 +221,7 @@ SCALE = Study(
     name="scale",
     config=ScaleConfig,
     first=("task", "samples", "method"),
-    help=Path(__file__).with_name("help.txt").read_text(encoding="utf-8"),
+    help=help_beside(__file__),
     run="jaxspec.studies.scale.run:scale",
     present="jaxspec.studies.scale.view:shown",
     figures="jaxspec.studies.scale.view:figures",

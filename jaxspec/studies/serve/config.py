@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from pathlib import Path
 
 from jaxspec.errors import InputError
 from jaxspec.settings.acceptance import ACCEPTANCE_UNUSED, AcceptanceSettings
@@ -17,7 +16,7 @@ from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, PricedScheme
 from jaxspec.studies.config_files import own_scheme
 from jaxspec.studies.predict.config import PredictConfig
-from jaxspec.studies.study import Plot, Study, run_directory
+from jaxspec.studies.study import Plot, Study, help_beside, run_directory
 
 #: Drafted tokens unless a user or a log says otherwise.
 DRAFTED = 4
@@ -136,7 +135,7 @@ SERVE = Study(
     name="serve",
     config=ServeConfig,
     first=("draft_architecture", "rates", "trace"),
-    help=Path(__file__).with_name("help.txt").read_text(encoding="utf-8"),
+    help=help_beside(__file__),
     run="jaxspec.studies.serve.run:serve",
     present="jaxspec.studies.serve.view:shown",
     on_processor=True,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Literal
 
 from jaxspec.settings.base import Unused
 from jaxspec.settings.common import DRAFT_WITHIN_TARGET, CommonConfig, StopwatchSettings
 from jaxspec.settings.fields import setting
 from jaxspec.settings.schemes import SCHEME_FACTS
-from jaxspec.studies.study import Study, run_directory
+from jaxspec.studies.study import Study, help_beside, run_directory
 
 #: Objectives of tuning.
 Objective = Literal["speedup", "kl", "bits_per_byte"]
@@ -106,7 +105,7 @@ TUNE = Study(
     name="tune",
     config=TuneConfig,
     first=("objective",),
-    help=Path(__file__).with_name("help.txt").read_text(encoding="utf-8"),
+    help=help_beside(__file__),
     run="jaxspec.studies.tune.run:tune",
     present="jaxspec.studies.tune.view:shown",
     figures="jaxspec.studies.tune.view:figures",

@@ -25,7 +25,7 @@ from jaxspec.models.kv_cache import take_slots
 from jaxspec.models.mesh import mesh_of, on_host, split_rows
 from jaxspec.models.rope import text_lengths
 from jaxspec.speculate.chunks import prompt_chunks
-from jaxspec.speculate.drafts.interface import Committed, Draft, Level, ReadyDraft, Root, hidden_of
+from jaxspec.speculate.drafts.interface import Blocks, Committed, Draft, Follows, Level, ReadyDraft, Root, hidden_of
 from jaxspec.trees.rank_traces import ENDED, UNKNOWN, RankTraces
 
 __all__ = [
@@ -33,9 +33,14 @@ __all__ = [
     "chain_level",
     "measure_ranks",
     "rank_of",
+    "ranks_asked",
+    "ranks_followed",
     "record_ranks",
     "trace_target",
 ]
+
+#: Logits that a draft gives at once, 256 MB in float32.
+_LOGITS = 1 << 26
 
 # A known text and the target's pass over it, cut into the windows that decoding would commit to a draft.
 
@@ -127,6 +132,7 @@ def measure_ranks(
     depth: int,
     lengths: Int[Array, " batch"] | None = None,
     generated: Int[Array, " batch"] | None = None,
+    roots: int | None = None,
 ) -> RankTraces:
     """Ranks of the texts' tokens at every start, along chains that the text itself is.
 
@@ -141,6 +147,7 @@ def measure_ranks(
         lengths: of the prompts, 1 to `prompt_tokens`; None: all have that many. The first root is a prompt's last token.
         generated: tokens that each text has after its prompt; a text that has fewer than there are other places stopped with
             the last of them. None: none stopped.
+        roots: static, >= 1; starts of each text that are recorded, of texts that did not stop. None: all.
     Returns:
         One start for every token that a text has after the prompt; `UNKNOWN` beyond the places, `ENDED` behind a text's stop.
         Where the texts are traced, a token outside the vocabulary is not noticed; what is measured from there on is
@@ -154,6 +161,8 @@ def measure_ranks(
     check_lengths(lengths, batch, prompt_tokens)
     check_lengths(generated, batch, length - prompt_tokens)
     check_count("depth", depth)
+    if roots is not None:
+        check_count("roots", roots, most=length - prompt_tokens)
     check_network(target_params, vocab_size=config.vocab_size, hidden_size=config.hidden_size)
     check_draft_vocabulary(draft.vocab_size, config.vocab_size)
     return _measure_ranks(
@@ -166,6 +175,7 @@ def measure_ranks(
         depth=depth,
         lengths=lengths,
         generated=generated,
+        roots=roots,
     )
 
 
@@ -179,6 +189,7 @@ def record_ranks(
     depth: int,
     lengths: np.ndarray | None = None,
     generated: np.ndarray | None = None,
+    roots: int | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> RankTraces:
     """`measure_ranks` over all texts, of which there is one or more, chunk by chunk."""
@@ -195,6 +206,7 @@ def record_ranks(
             config=config,
             prompt_tokens=prompt_tokens,
             depth=depth,
+            roots=roots,
             **dict(zip(rows, of_these, strict=True)),
         )
         parts.append(jax.tree.map(lambda x, count=chunk.real: np.asarray(x)[:count], on_host(traces)))
@@ -202,7 +214,7 @@ def record_ranks(
     return jax.tree.map(lambda *x: jnp.asarray(np.concatenate(x)), *parts)
 
 
-@partial(jax.jit, static_argnames=("draft", "config", "prompt_tokens", "depth"))
+@partial(jax.jit, static_argnames=("draft", "config", "prompt_tokens", "depth", "roots"))
 def _measure_ranks(
     target_params: Params,
     draft_params: Any,
@@ -214,14 +226,74 @@ def _measure_ranks(
     depth: int,
     lengths: Int[Array, " batch"] | None = None,
     generated: Int[Array, " batch"] | None = None,
+    roots: int | None = None,
 ) -> RankTraces:
     batch, length = texts.shape
-    starts = length - prompt_tokens
+    places = length - prompt_tokens
+    starts = places if roots is None else roots
     lengths = jnp.full(batch, prompt_tokens, jnp.int32) if lengths is None else lengths.astype(jnp.int32)
-    generated = jnp.full(batch, starts, jnp.int32) if generated is None else generated.astype(jnp.int32)
+    generated = jnp.full(batch, places, jnp.int32) if generated is None else generated.astype(jnp.int32)
     trace = trace_target(target_params, config, texts, lengths, padding=depth, hidden_of=hidden_of(draft))
-    numbers = depth + 1
-    beyond = jnp.where(generated < starts, ENDED, UNKNOWN)
+    beyond = jnp.where(generated < places, ENDED, UNKNOWN)
+    # A state that follows one line of tokens cannot be at several roots.
+    if isinstance(draft, Follows) and config.mixed_layers is None:
+        ranks = ranks_followed(draft, draft_params, trace, lengths, depth, starts)
+    else:
+        ranks = ranks_asked(draft, draft_params, trace, lengths, prompt_tokens, depth, starts)
+    known = (jnp.arange(starts)[:, None] + jnp.arange(depth)[None])[None] < generated[:, None, None]
+    ranks = jnp.where(known, ranks, beyond[:, None, None])
+    return RankTraces(rank=ranks, num_starts=generated if roots is None else jnp.minimum(generated, roots))
+
+
+def ranks_followed(
+    draft: Any,
+    draft_params: Any,
+    trace: TargetTrace,
+    lengths: Int[Array, " batch"],
+    depth: int,
+    starts: int,
+    logits: int = _LOGITS,
+) -> Int[Array, "batch start depth"]:
+    """Ranks by a draft that `Follows`: it reads a text in blocks of `depth` tokens, once for each place where they can begin.
+
+    Args: as for `measure_ranks`.
+        logits: that the draft gives at once, at most, unless one block has more.
+    """
+    batch, slots, last = len(lengths), trace.target.cache.num_slots, trace.tokens.shape[1] - 1
+    blocks = -(-starts // depth)
+    together = max(1, min(blocks, logits // (batch * depth * draft.vocab_size)))
+    groups = -(-blocks // together)
+    # The barrier keeps XLA from computing, at compile time, what an empty memory makes of the prompt.
+    memory, first_place = jax.lax.optimization_barrier(
+        (draft.empty(draft_params, batch, slots + depth, depth + 1), jnp.zeros(batch, jnp.int32))
+    )
+    memory = draft.commit(draft_params, memory, trace.committed(first_place, slots - 1, jnp.full(batch, slots - 1)))
+    place = jnp.arange(together * depth)
+
+    def from_start(start: Int[Array, ""]) -> Int[Array, "batch place"]:
+        positions = (lengths - 1 + start)[:, None] + place[None]
+        # What is behind a text's end fills the last blocks, and is not known.
+        at = lambda ahead: jnp.take_along_axis(trace.tokens, jnp.minimum(positions + ahead, last), axis=1)
+        read = Blocks(at(0), positions, positions - (place % depth)[None])
+        return rank_of(draft.follow(draft_params, memory, read), at(1))
+
+    offsets = jnp.arange(depth)
+    ranks = jax.lax.map(from_start, (jnp.arange(groups)[:, None] * len(place) + offsets[None]).reshape(-1))
+    by_start = ranks.reshape(groups, depth, batch, together, depth).transpose(2, 0, 3, 1, 4)
+    return by_start.reshape(batch, -1, depth)[:, :starts]
+
+
+def ranks_asked(
+    draft: Draft,
+    draft_params: Any,
+    trace: TargetTrace,
+    lengths: Int[Array, " batch"],
+    prompt_tokens: int,
+    depth: int,
+    starts: int,
+) -> Int[Array, "batch start depth"]:
+    """Ranks by a draft that is asked root by root and token by token, as decoding asks it. Args: as for `measure_ranks`."""
+    batch, length, numbers = len(lengths), trace.target.cache.num_slots, depth + 1
 
     # The barrier keeps XLA from computing, at compile time, what an empty memory makes of the prompt.
     memory, first_place = jax.lax.optimization_barrier(
@@ -243,11 +315,9 @@ def _measure_ranks(
             return drafted, rank_of(logits[:, 0], trace.token_at(position + d + 1))
 
         _, later = jax.lax.scan(deeper, drafted, jnp.arange(1, depth))
-        ranks = jnp.concatenate([first[None], later])
-        known = start + jnp.arange(depth)[:, None] < generated[None]
         # The window of one place before the next root; the last root has none.
         committed = trace.committed(jnp.minimum(position, length - 2), 1, jnp.ones(batch, jnp.int32))
-        return draft.commit(draft_params, memory, committed), jnp.where(known, ranks, beyond[None])
+        return draft.commit(draft_params, memory, committed), jnp.concatenate([first[None], later])
 
     _, ranks = jax.lax.scan(from_root, memory, jnp.arange(starts, dtype=jnp.int32))
-    return RankTraces(rank=ranks.transpose(2, 0, 1), num_starts=generated)
+    return ranks.transpose(2, 0, 1)

@@ -19,9 +19,11 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.speculate.drafts import ReadyDraft
+from jaxspec.speculate.drafts.interface import Follows
 from jaxspec.speculate.engine import decode
 from jaxspec.speculate.expansion import TreeLimits
 from jaxspec.speculate.loop import Request
+from jaxspec.speculate.measured_ranks import ranks_asked, ranks_followed, trace_target
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.testing.schemes import random_network
 from jaxspec.trees import chain_tree, pad_tree, tree_from_paths
@@ -125,6 +127,23 @@ def describes_itself(ready: ReadyDraft) -> None:
         assert 0 < float(part) < float(whole)
 
 
+def follows_as_it_is_asked(ready: ReadyDraft) -> None:
+    """A draft that reads many roots of a text at once ranks its tokens as one that is asked root by root."""
+    lengths, starts, depth = np.array([5, 2, 4], np.int32), TOKENS, 4
+    texts = np.random.default_rng(SEED).integers(TARGET.vocab_size, size=(3, 5 + starts)).astype(np.int32)
+    target = network()
+    trace = trace_target(target, TARGET, jnp.asarray(texts), jnp.asarray(lengths), padding=depth)
+    given = ready.draft, ready.params, trace, jnp.asarray(lengths)
+    asked = jax.jit(ranks_asked, static_argnums=(0, 4, 5, 6))(*given, 5, depth, starts)
+    followed = jax.jit(ranks_followed, static_argnums=(0, 4, 5))(*given, depth, starts)
+    # One block at a time, as where a vocabulary is large.
+    apart = jax.jit(ranks_followed, static_argnums=(0, 4, 5, 6))(*given, depth, starts, 1)
+    for start in range(starts):
+        known = min(depth, starts - start)
+        np.testing.assert_array_equal(followed[:, start, :known], asked[:, start, :known])
+        np.testing.assert_array_equal(apart[:, start, :known], asked[:, start, :known])
+
+
 def check_draft(make: Callable[..., ReadyDraft], name: str) -> None:
     """Hold a draft to all that a member of the registry keeps to.
 
@@ -137,3 +156,5 @@ def check_draft(make: Callable[..., ReadyDraft], name: str) -> None:
     assert ready.draft.name == name
     describes_itself(ready)
     gives_one_text(ready)
+    if isinstance(ready.draft, Follows):
+        follows_as_it_is_asked(ready)

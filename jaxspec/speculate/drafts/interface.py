@@ -10,7 +10,7 @@ the target's KV and hidden state of it are known only after the next verificatio
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Array, Bool, Float, Int
 
@@ -19,7 +19,7 @@ from hwmodels.speculation.draft_cost import DraftCost
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.kv_cache import KVCache
 
-__all__ = ["Committed", "Draft", "Level", "Memory", "ReadyDraft", "Root", "hidden_of"]
+__all__ = ["Blocks", "Committed", "Draft", "Follows", "Level", "Memory", "ReadyDraft", "Root", "hidden_of"]
 
 #: What a draft remembers: any pytree of arrays.
 Memory = Any
@@ -134,6 +134,32 @@ class Draft(Protocol):
         self, params: Any, memory: Memory, root: Root, level: Level
     ) -> tuple[Float[Array, "batch token vocab"], Memory]:
         """Logits of the tokens after a level's, and the memory with the level."""
+        ...
+
+
+class Blocks(NamedTuple):
+    """Tokens of known texts, cut into blocks, each of which was drafted token by token from a root of its own.
+
+    Attributes:
+        tokens: "batch token"; the first token of a block is its root. positions: of each in its text.
+        roots: position of each one's root.
+    """
+
+    tokens: Int[Array, "batch token"]
+    positions: Int[Array, "batch token"]
+    roots: Int[Array, "batch token"]
+
+
+@runtime_checkable
+class Follows(Protocol):
+    """A draft that also reads many roots of a text in one step, in which its weights are read once."""
+
+    def follow(self, params: Any, memory: Memory, blocks: Blocks) -> Float[Array, "batch token vocab"]:
+        """Logits of the token after each of the blocks', as `open` gives them for a root and `extend` for the tokens behind it.
+
+        Args:
+            memory: with the whole text committed; a block sees of it what is before its root.
+        """
         ...
 
 

@@ -18,7 +18,7 @@ from jaxspec.models.kv_cache import KVCache
 from jaxspec.models.matrix import Matrix, stack_of
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.models.streamed import is_streamed
-from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
+from jaxspec.speculate.drafts.interface import Blocks, Committed, Level, ReadyDraft, Root
 from jaxspec.speculate.drafts.sparse_kv_draft import TargetCopy
 
 __all__ = ["PlainCopy", "QuantizedDraft", "quantized_copy", "quantized_draft"]
@@ -48,6 +48,10 @@ class PlainCopy(TargetCopy):
         """See `Draft.extend`."""
         result, cache = self.level_step(params, memory, root, level)
         return result.logits, cache
+
+    def follow(self, params: Params, memory: KVCache, blocks: Blocks) -> Float[Array, "batch token vocab"]:
+        """See `Follows`."""
+        return self.blocks_step(params, memory, blocks)
 
 
 @jax.jit

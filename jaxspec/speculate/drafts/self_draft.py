@@ -14,7 +14,7 @@ from jaxspec.compress.kv import compress_cache
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.kv_cache import KVCache
-from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
+from jaxspec.speculate.drafts.interface import Blocks, Committed, Level, ReadyDraft, Root
 from jaxspec.speculate.drafts.sparse_kv_draft import TargetCopy
 
 __all__ = ["SelfDraft", "SelfDraftParams", "self_draft"]
@@ -61,6 +61,10 @@ class SelfDraft(TargetCopy):
         """See `Draft.extend`."""
         result, cache = self.level_step(params.network, memory, root, level)
         return result.logits, cache
+
+    def follow(self, params: SelfDraftParams, memory: KVCache, blocks: Blocks) -> Float[Array, "batch token vocab"]:
+        """See `Follows`."""
+        return self.blocks_step(params.network, memory, blocks)
 
 
 def self_draft(config: DecoderConfig, compressed: Params, knobs: Knobs) -> ReadyDraft:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -19,7 +20,7 @@ from jaxspec.models.decoder import ForwardResult, Params, forward
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
 from jaxspec.models.stored import as_computed, as_stored
-from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
+from jaxspec.speculate.drafts.interface import Blocks, Committed, Level, ReadyDraft, Root
 from jaxspec.speculate.steps import slots_before
 
 __all__ = [
@@ -108,6 +109,28 @@ class TargetCopy:
         """A step of a level's tokens. Options: of `forward_level`."""
         result = forward_level(params, self.config, cache, root, level, **options)
         return CopyStep(result, write_cache(cache, result.cache, root.position + level.first, after=result.hidden))
+
+    def blocks_step(
+        self,
+        params: Params,
+        cache: KVCache,
+        blocks: Blocks,
+        *,
+        seen: Bool[Array, "batch token slot"] | None = None,
+    ) -> Float[Array, "batch token vocab"]:
+        """Logits after the tokens of blocks: see `Follows`. Args: seen: slots that may be seen at all; None: all."""
+        own = blocks.roots[:, :, None] == blocks.roots[:, None, :]
+        committed = jnp.arange(cache.num_slots)[None, None] < blocks.roots[..., None]
+        return forward(
+            params,
+            self.config,
+            blocks.tokens,
+            StepInput(
+                blocks.positions,
+                own & (blocks.positions[:, None, :] <= blocks.positions[:, :, None]),
+                sources=[CachedKV(cache, committed if seen is None else committed & seen)],
+            ),
+        ).logits
 
 
 def forward_level(
@@ -205,25 +228,33 @@ class SparseKVDraft(TargetCopy):
 
     def open(self, params: SparseKVParams, memory: KVCache, root: Root) -> tuple[Float[Array, "batch vocab"], KVCache]:
         """See `Draft.open`."""
-        result, cache = self.root_step(params.network, memory, root, seen=visible_slots(root, params.share, memory))
+        seen = visible_slots(root.position, params.share, memory)
+        result, cache = self.root_step(params.network, memory, root, seen=seen)
         return result.logits[:, 0], cache
 
     def extend(
         self, params: SparseKVParams, memory: KVCache, root: Root, level: Level
     ) -> tuple[Float[Array, "batch token vocab"], KVCache]:
         """See `Draft.extend`."""
-        seen = visible_slots(root, params.share, memory)
+        seen = visible_slots(root.position, params.share, memory)
         result, cache = self.level_step(params.network, memory, root, level, seen=seen)
         return result.logits, cache
 
+    def follow(self, params: SparseKVParams, memory: KVCache, blocks: Blocks) -> Float[Array, "batch token vocab"]:
+        """See `Follows`."""
+        seen = visible_slots(blocks.roots, params.share, memory)
+        return self.blocks_step(params.network, memory, blocks, seen=seen)
 
-def visible_slots(root: Root, share: Float[Array, ""], cache: KVCache) -> Bool[Array, "batch slot"]:
+
+def visible_slots(root: Int[Array, "*b"], share: Float[Array, ""], cache: KVCache) -> Bool[Array, "*b slot"]:
     """The first `SINKS` slots, as many of the latest committed ones as make up the share, and all from the root's on.
 
     One committed token before the root is always seen.
+
+    Args:
+        root: position of each.
     """
-    slot = jnp.arange(cache.num_slots)[None, :]
-    position = root.position[:, None]
+    slot, position = jax.lax.broadcasted_iota(jnp.int32, (*root.shape, cache.num_slots), root.ndim), root[..., None]
     latest = jnp.maximum(jnp.round(share * position.astype(jnp.float32)).astype(jnp.int32) - SINKS, 1)
     return (slot < SINKS) | (slot >= position - latest)
 

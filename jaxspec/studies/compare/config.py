@@ -110,6 +110,8 @@ class CompareConfig(StopwatchSettings, NetworkKnobSettings, CommonConfig):
         "Problems for every decoded network, whose answers a program checks: functions of the text to complete (python), sums "
         "in steps (arithmetic), or none.",
         unset="arithmetic with embedded-arithmetic, otherwise python where the text has functions",
+        # Of the 24 problems of a quick run the interval is as wide as most differences, and each network answers them all.
+        quick=NONE,
     )
     problems: int = setting(96, "Number of problems.", low=2, high=100_000, quick=24)
     max_draft_length: int = setting(MAX_DRAFT_LENGTH, "Longest chain of drafted tokens.", low=1, high=MAX_DRAFT_LENGTH)

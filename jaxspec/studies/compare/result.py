@@ -73,7 +73,8 @@ class Contestant(Record):
         speedup_vs_stored_ar: over that of what is stored.
         vs_best_self_draft: speed over that of the fastest self-draft, on the same prompts; None for that one itself.
         intervals: of its main numbers, with the errors of times; None where nothing is known to err.
-        draft_length: fastest on calibration text; draft_length_held_out: fastest on the held-out prompts, looked at afterwards.
+        draft_length: fastest on calibration text; draft_length_held_out: fastest on the held-out prompts, looked at afterwards;
+            unknown of a draft that depends on earlier cycles.
         bits_per_kv_verify: read by the target per element of its KV cache.
         tokens_per_cycle_calibration: of the same length on calibration text.
         held_bytes: weights and KV of target and draft.

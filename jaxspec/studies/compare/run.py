@@ -265,7 +265,7 @@ def _drafted(stages: CompareStages, drafted: Drafted, device: str) -> tuple[Cont
         speedup_high=predicted(interval.high),
         speedup_vs_stored_ar=predicted(vs_stored),
         draft_length=predicted(length),
-        draft_length_held_out=predicted(_fastest(here.aat.mean, prices)),
+        draft_length_held_out=predicted(None if here is None else _fastest(here.aat.mean, prices)),
         acceptance=AcceptanceRates(**{name: measured(rate) for name, rate in rates.items()}),
         tokens_per_cycle_calibration=measured(float(np.asarray(chosen_on.aat.mean)[length - 1])),
         tokens_per_cycle_predicted=predicted(compared.predicted),

@@ -188,9 +188,9 @@ class Drafted:
         return self.gained(self.stages.calibration_traces)
 
     @cached_property
-    def on_held_out_text(self) -> AATBySize:
-        """Looked at afterwards."""
-        return self.gained(self.stages.traces)
+    def on_held_out_text(self) -> AATBySize | None:
+        """Looked at afterwards; None of a draft that depends on earlier cycles, which is followed along the cycles it has."""
+        return None if self.stages.follows_cycles else self.gained(self.stages.traces)
 
 
 def begin_drafts(work: RunContext, entries: tuple[Entry, ...]) -> list[Drafted]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import cached_property
 
 import jax
@@ -29,7 +30,7 @@ from jaxspec.speculate.engine import autoregressive_tree
 from jaxspec.speculate.expansion import TreeLimits, tree_limits
 from jaxspec.speculate.measured_ranks import record_ranks
 from jaxspec.speculate.predicted_cycles import predict_trees
-from jaxspec.speculate.proof import continuation_length, decode_prompts
+from jaxspec.speculate.proof import continuation_length, continue_texts, decode_prompts
 from jaxspec.speculate.sampling import GREEDY, Decoding
 from jaxspec.studies.draft_widths import widths_beside
 from jaxspec.studies.feasibility import check_positions, contexts_within
@@ -117,7 +118,8 @@ class TreeStages:
         made: the draft, unless it takes calibration text to make.
         given: knobs of the target's compressed copy; None: the configuration's, the same everywhere.
         loaded: the target, as a draft that is searched on calibration text needs it; None for others.
-        target: store of what follows from the target alone, which several drafts on it share; None: the work's own.
+        target: store of what follows from the target alone, which several drafts on it share; None: the work's own. Where it
+            is shared, trees are chains.
     """
 
     config: TreeConfig
@@ -192,6 +194,8 @@ class TreeStages:
         """
         setup, config = self.work.setup, self.config
         _ = self.copies.text  # a stage of its own, which making the draft may need
+        # Of chains nobody reads more than the roots of tokens that are decoded; a text that stopped is recorded to its end.
+        roots = config.output_tokens if self.target is not None and not setup.stop else None
 
         def compute() -> Arrays:
             draft = self.draft
@@ -203,6 +207,7 @@ class TreeStages:
                     texts,
                     prompt_tokens=prompt_tokens,
                     depth=config.depth,
+                    roots=roots,
                     **lengths,
                     advance=bar.advance,
                 )
@@ -322,18 +327,26 @@ class TreeStages:
                     advance=bar.advance,
                 )
 
-        stage, drafts = f"decoded/{sampling_mode(decoding)}-{name}", name != "autoregressive"
+        return self._decoded_once(self.work.stages, f"decoded/{sampling_mode(decoding)}-{name}", compute)
+
+    def _decoded_once(self, store: Stages, stage: str, compute: Callable[[], Arrays]) -> Arrays:
         if stage not in self._decoded:
-            store = self.work.stages if drafts or self.target is None else self.target
             self._decoded[stage] = store.run(stage, compute)
         return self._decoded[stage]
 
     def decode_autoregressively(self, decoding: Decoding) -> Arrays:
-        """Held-out prompts without a tree, at the width of the largest one."""
-        tree, what = autoregressive_tree(self.limits), "decoding without a tree"
-        return self._decode_tree(
-            tree, decoding, tokens=self.copies.continuation_tokens, name="autoregressive", what=what
-        )
+        """Held-out prompts without a tree, at the width of the largest one; of a target that drafts share a token at a time."""
+        tokens, what = self.copies.continuation_tokens, "decoding without a tree"
+        if self.target is None:
+            tree = autoregressive_tree(self.limits)
+            return self._decode_tree(tree, decoding, tokens=tokens, name="autoregressive", what=what)
+        setup, asked = self.work.setup, self.work.asked(tokens, decoding)
+
+        def compute() -> Arrays:
+            with self.work.bar(what, len(setup.prompts)) as bar:
+                return continue_texts(setup.params, setup.config, asked, advance=bar.advance)
+
+        return self._decoded_once(self.target, f"decoded/{sampling_mode(decoding)}-autoregressive", compute)
 
     @property
     def unshared(self) -> TreeStages:

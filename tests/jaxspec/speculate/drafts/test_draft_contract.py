@@ -30,6 +30,7 @@ from jaxspec.speculate.drafts import (
     self_draft,
 )
 from jaxspec.speculate.drafts.factory import is_searched
+from jaxspec.speculate.drafts.interface import Follows
 from jaxspec.speculate.drafts.layer_skip_draft import layer_skip_draft
 from jaxspec.speculate.drafts.lookahead_draft import LookaheadDraft
 from jaxspec.speculate.drafts.medusa_draft import MedusaDraft, MedusaParams
@@ -115,6 +116,12 @@ NAMES = ("self", "ngram", "head", "network", "q4", "layer-skip", "sparse-kv-25",
 @pytest.mark.parametrize("name", NAMES)
 def test_chains_and_trees_give_one_text_in_one_compilation(drafts, name):
     contract.gives_one_text(drafts[name])
+
+
+@pytest.mark.parametrize("name", ["self", "q4", "layer-skip", "sparse-kv-25"])
+def test_many_roots_at_once_rank_as_one_after_the_other(drafts, name):
+    assert isinstance(drafts[name].draft, Follows)
+    contract.follows_as_it_is_asked(drafts[name])
 
 
 @pytest.mark.parametrize("name", NAMES)

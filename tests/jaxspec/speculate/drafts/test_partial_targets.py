@@ -17,11 +17,13 @@ from jaxspec.models.decoder import causal_mask, forward, forward_text, init_para
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.kv_cache import CachedKV
 from jaxspec.models.layer_loops import without_blocks
+from jaxspec.speculate.drafts import layer_skip_draft as layer_skip_draft_module
 from jaxspec.speculate.drafts.interface import Root
 from jaxspec.speculate.drafts.layer_skip_draft import (
     CalibrationText,
     block_weights,
     eliminate,
+    eliminate_in_order,
     layer_skip_draft,
     search_layer_skip,
 )
@@ -70,7 +72,26 @@ def test_a_search_finds_the_best_of_all_subsets():
         assert found.speed > best - 0.15 * spread
 
 
-def test_blocks_that_do_nothing_are_the_ones_left_out(jit, params):
+def test_many_blocks_go_in_the_order_of_what_each_costs():
+    # Worth is lost as the square of what was removed: 0.9 is gained by the first two removals, and none after them.
+    costs = np.array([5.0, 0.1, 9.0, 0.3, 7.0, 8.0])
+    seen = []
+
+    def speed(run):
+        seen.append(run)
+        return 1.0 + 0.3 * float((1 - run).sum()) - float(((1 - run.reshape(-1)) * costs).sum()) ** 2
+
+    found = eliminate_in_order(speed, costs, (2, 3))
+    np.testing.assert_array_equal(found.run, [[1, 0, 1], [0, 1, 1]])
+    assert found.speed == pytest.approx(1.6 - 0.16)
+    # Each was measured alone before; two removals more brought nothing.
+    assert (len(seen), found.evaluations) == (4, 6 + 4)
+    assert [int(run.sum()) for run in seen] == [5, 4, 3, 2]
+
+
+@pytest.mark.parametrize("floating", [24, 0])
+def test_blocks_that_do_nothing_are_the_ones_left_out(jit, params, monkeypatch, floating):
+    monkeypatch.setattr(layer_skip_draft_module, "MOST_FLOATING", floating)
     # The second layer writes nothing: a draft without it accepts all that it proposes.
     idle = {name: params["layers"][name] * np.array([1, 0, 1], np.float32)[:, None, None] for name in ("o", "down")}
     model = LoadedModel(TARGET, params | {"layers": params["layers"] | idle}, FAMILIES["llama"], Path())
@@ -97,7 +118,7 @@ def test_a_sparse_draft_sees_the_first_tokens_and_the_latest(jit, params):
     memory = ready.draft.commit(ready.params, memory, heard.committed(np.zeros(3, np.int32), 13, ends))
     root = Root(np.take_along_axis(TEXT, ends[:, None], 1)[:, 0], jnp.asarray(ends))
     logits, _ = jit(lambda params, memory: ready.draft.open(params, memory, root))(ready.params, memory)
-    seen = np.asarray(visible_slots(root, ready.params.share, memory))
+    seen = np.asarray(visible_slots(root.position, ready.params.share, memory))
     for row, end in enumerate(ends):
         # Of 13 tokens a half is 6 (ties to even): 4 and 2; of 12, 4 and 2; of 9, 4.5 is 4: 4 and the one before the root.
         wanted = [slot for slot in range(end) if slot < 4 or slot >= end - {13: 2, 12: 2, 9: 1}[int(end)]]

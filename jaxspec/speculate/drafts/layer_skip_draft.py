@@ -38,6 +38,7 @@ __all__ = [
     "eliminate",
     "eliminate_in_order",
     "layer_skip_draft",
+    "num_searched",
     "search_blocks",
     "search_layer_skip",
 ]
@@ -148,6 +149,12 @@ def eliminate_in_order(
             break
     assert best is not None, "a network has a block to skip"
     return FoundBlocks(best.reshape(shape), best_speed, evaluations)
+
+
+def num_searched(config: DecoderConfig) -> int:
+    """Candidates that a search measures on all texts, roughly."""
+    blocks = len(BLOCKS) * config.num_layers
+    return blocks**2 // 2 if blocks <= MOST_FLOATING else blocks // 4
 
 
 def eliminate(speed: Callable[[np.ndarray], float], shape: tuple[int, int]) -> FoundBlocks:

@@ -34,6 +34,8 @@ from jaxspec.runs.stages import Arrays
 from jaxspec.settings.compressions import COMPRESSIONS
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.chunks import prompt_chunks
+from jaxspec.speculate.drafts.factory import is_searched
+from jaxspec.speculate.drafts.layer_skip_draft import num_searched
 from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies.compare.config import CompareConfig
 from jaxspec.studies.compare.entries import CheckedTask, Entry, task_accuracy
@@ -349,10 +351,15 @@ def announced(stages: CompareStages) -> list[str]:
     # Rows that pass through a network of this size: of targets, of drafts on them, and of networks that are read.
     read = prompts * (setup.prompts.shape[1] + room) + texts * (config.prompt_tokens + room)
     length, cycles = config.max_draft_length, prompts * config.output_tokens / _GAINED
-    rows = (len(changed) + any(map(lossless, schemes))) * (read + prompts * room * length)
+    rows = (len(changed) + any(map(lossless, schemes))) * read
     for drafted in stages.drafts:
-        proposes = 0.0 if drafted.entry.config.draft == "ngram" else 1.0
-        rows += read + cycles * (length + 1) + proposes * length * (cycles + (prompts + texts) * room)
+        name = drafted.entry.config.draft
+        proposes, searched = 0.0 if name == "ngram" else 1.0, is_searched(name)
+        rows += read + cycles * (length + 1) + proposes * length * (cycles + (prompts + texts) * config.output_tokens)
+        if searched:
+            rows += 2 * texts * room * num_searched(setup.config)
+        else:
+            rows += float(drafted.stages.cost_here.lookahead_tokens) * (2 * cycles + texts * config.output_tokens)
     problems, tokens = (0, 0) if task is None else (len(task.problems.prompts), task.settings.most_tokens)
     answers = networks * problems * (config.prompt_tokens + tokens)
     rows += networks * prompts * setup.prompts.shape[1] + answers

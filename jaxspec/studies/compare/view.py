@@ -24,7 +24,7 @@ from jaxspec.report.formatting import (
 )
 from jaxspec.report.page import Drawings, Page, Section, network_section, network_settings, write_page
 from jaxspec.report.stopwatch import stopwatch_figure, stopwatch_tables
-from jaxspec.report.terminal import Shown, Table, shown_run
+from jaxspec.report.terminal import Shown, Table, note_lines, shown_run
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.settings.compressions import UNROUNDED_BITS
 from jaxspec.studies.compare.result import AUTOREGRESSIVE, COMPRESSION, DRAFT, SELF_DRAFT, CompareResult, Contestant
@@ -102,6 +102,41 @@ def compare_headline(result: CompareResult) -> str:
     )
 
 
+def rows_in_words(result: CompareResult) -> list[str]:
+    """What the rows of the table are, kind by kind."""
+    names: dict[str, list[str]] = {}
+    for name, each in result.contestants.items():
+        names.setdefault(str(each.kind), []).append(name)
+    return [f"{kind}: {', '.join(names[key])} ({_KINDS[key]})" for key, kind in KIND_TITLES.items() if key in names]
+
+
+def reason_in_words(result: CompareResult) -> str:
+    """Why drafts pay or do not: what a cycle gains, and how long it is; "" without drafts."""
+    parts = []
+    for name, each in by_speed(result).items():
+        tokens, speedup = each.tokens_per_cycle_counted.number, each.speedup_vs_bf16_ar.number
+        if tokens is not None and speedup:
+            parts.append(f"{name} {tokens:.2f} in {tokens / speedup:.2f}")
+    if not parts:
+        return ""
+    return (
+        f"why, on {result.device}: a draft pays where a cycle gains more tokens (counted) than it takes 16-bit steps "
+        f"(predicted): {', '.join(parts)}"
+    )
+
+
+def next_in_words(result: CompareResult) -> str:
+    """What to do with the answer."""
+    best = result.contestants.get(result.best or "")
+    given = f"--model {result.model.name}"
+    own_text = "acceptance is that of this text: give yours with --text and --prompts"
+    if best is None or best.kind == AUTOREGRESSIVE:
+        return f"next: another --device, --context or --batch may pay; {own_text}"
+    if best.kind == SELF_DRAFT:
+        return f"next: jaxspec tune {given} --scheme {best.scheme} fits its knobs to text; {own_text}"
+    return f"next: jaxspec tree {given} --draft {result.best} tries trees in place of chains; {own_text}"
+
+
 def _caption(result: CompareResult) -> list[str]:
     return [
         "measured: tokens counted, output, bits per byte, agreement, accuracy; predicted: all other numbers",
@@ -156,6 +191,15 @@ def gaps_in_words(result: CompareResult) -> list[str]:
 
 #: Colour of each kind of contestant.
 KIND_COLOURS = {AUTOREGRESSIVE: PURPLE, SELF_DRAFT: BLUE, DRAFT: GREEN, COMPRESSION: ORANGE}
+
+
+# What a way of each kind is.
+_KINDS = {
+    AUTOREGRESSIVE: "a token at a time, in 16 bits",
+    SELF_DRAFT: "the target's own compressed copy drafts",
+    DRAFT: "something else drafts; the report says what",
+    COMPRESSION: "changes what is decoded",
+}
 
 
 #: What a person calls each kind.
@@ -293,7 +337,7 @@ def compare_section(result: CompareResult) -> Section:
     return network_section(
         result,
         title=compare_headline(result).partition(":")[0],
-        headlines=[compare_headline(result)],
+        headlines=[line for line in (compare_headline(result), reason_in_words(result)) if line],
         tables=[Grid(contestants, PAGE_COLUMNS, corner="way to decode")],
         best=result.best,
         choice=result.best or NOT_KNOWN,
@@ -315,5 +359,12 @@ def compare_section(result: CompareResult) -> Section:
 
 
 def shown(run: tuple[Sequence[CompareResult], RunDirectory]) -> Shown:
-    """Tables of a comparison for the terminal, from what `compare` returned."""
-    return shown_run(run, [*map(_table, run[0]), *stopwatch_tables(run[0])])
+    """Tables of a comparison for the terminal, from what `compare` returned, and what they say."""
+    results = run[0]
+    lines = [
+        *rows_in_words(results[0]),
+        *map(reason_in_words, results),
+        *note_lines(results),
+        next_in_words(results[0]),
+    ]
+    return shown_run(run, [*map(_table, results), *stopwatch_tables(results)], [line for line in lines if line])

@@ -77,6 +77,8 @@ class Settings:
     unused: ClassVar[tuple[Unused | Callable[[], tuple[Unused, ...]], ...]] = ()
     #: Values that some fields have by others where nobody gives one, in place of their defaults.
     usual: ClassVar[Mapping[str, Any]] = {}
+    #: Values under `--quick` in place of those of the fields, by name: of a study that takes longer on as much text as others.
+    quick: ClassVar[Mapping[str, Any]] = {}
     #: Of a configuration within another: what to give in its place, for messages.
     form: ClassVar[str] = "give a table of settings"
     #: Group of the settings that a class adds, in `--help-all`.
@@ -112,7 +114,7 @@ ConfigType = TypeVar("ConfigType", bound=Settings)
 def _changed(config: Settings) -> list[str]:
     """Names of the settings that differ from their defaults, and from what `--quick` sets: nobody asked for either."""
     fields = [(field, getattr(config, field.name)) for field in dataclasses.fields(config)]
-    usual = lambda field: (config.usual.get(field.name, field.default), setting_of(field).quick)
+    usual = lambda field: (config.usual.get(field.name, field.default), _quick(type(config), field))
     return [field.name for field, value in fields if value not in usual(field)]
 
 
@@ -125,6 +127,10 @@ def _unread(config: Settings, given: Collection[str] | None, *, refused: bool) -
         if rule.refused == refused and unread and (reason := rule.reason(config)) is not None:
             lines.append(f"{', '.join(unread)} would have no effect: {reason}")
     return lines
+
+
+def _quick(kind: type[Settings], field: dataclasses.Field) -> Any:
+    return kind.quick.get(field.name, setting_of(field).quick)
 
 
 def refuse_unused(config: Settings, given: Collection[str] | None = None) -> None:
@@ -157,7 +163,7 @@ def expect(kind: type[ConfigType], config: Any) -> ConfigType:
 
 def quick_settings(kind: type[Settings]) -> dict[str, Any]:
     """Settings that `--quick` changes: build_config(TuneConfig, quick_settings(TuneConfig), ...)."""
-    quick = {key_of(field): setting_of(field).quick for field in fields_of(kind)}
+    quick = {key_of(field): _quick(kind, field) for field in fields_of(kind)}
     return {key: value for key, value in quick.items() if value is not None}
 
 

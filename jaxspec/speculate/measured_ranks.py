@@ -8,7 +8,7 @@ draft's likeliest tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from jaxspec.speculate.drafts.interface import Blocks, Committed, Draft, Follows
 from jaxspec.trees.rank_traces import ENDED, UNKNOWN, RankTraces
 
 __all__ = [
+    "KeptTraces",
     "TargetTrace",
     "chain_level",
     "measure_ranks",
@@ -50,7 +51,7 @@ class TargetTrace(NamedTuple):
 
     Attributes:
         tokens: "batch token"; more than the target has seen are padding.
-        target: its forward pass over them.
+        target: its forward pass over them, without logits.
     """
 
     tokens: Int[Array, "batch token"]
@@ -98,8 +99,32 @@ def trace_target(
     """
     seen = jnp.pad(texts, ((0, 0), (0, beyond)))
     rotated_for = text_lengths(jnp.broadcast_to(jnp.arange(seen.shape[1]), seen.shape), lengths)
-    result = forward_text(params, config, seen, kv_codec=stored_kv(config), lengths=rotated_for, hidden_of=hidden_of)
+    how = {"kv_codec": stored_kv(config), "lengths": rotated_for, "hidden_of": hidden_of, "logits_from": seen.shape[1]}
+    result = forward_text(params, config, seen, **how)
     return TargetTrace(jnp.pad(seen, ((0, 0), (0, padding))), result)
+
+
+#: Bytes of passes that are kept.
+_KEPT = 1 << 29
+
+
+class KeptTraces:
+    """Passes of targets over texts, kept for several drafts that are measured on the same ones."""
+
+    def __init__(self) -> None:
+        self._traces: dict[Hashable, TargetTrace] = {}
+
+    def trace(self, key: Hashable, compute: Callable[[], TargetTrace]) -> TargetTrace:
+        """The pass of this name; all others go where it would be too many bytes with them."""
+        if key in self._traces:
+            return self._traces[key]
+        made = compute()
+        num_bytes = lambda *traces: sum(leaf.nbytes for leaf in jax.tree.leaves(traces))
+        if num_bytes(made, *self._traces.values()) > _KEPT:
+            self._traces.clear()
+        if num_bytes(made) <= _KEPT:
+            self._traces[key] = made
+        return made
 
 
 def chain_level(tokens: Int[Array, " batch"], depth: Int[Array, ""], numbers: int) -> Level:
@@ -133,6 +158,7 @@ def measure_ranks(
     lengths: Int[Array, " batch"] | None = None,
     generated: Int[Array, " batch"] | None = None,
     roots: int | None = None,
+    trace: TargetTrace | None = None,
 ) -> RankTraces:
     """Ranks of the texts' tokens at every start, along chains that the text itself is.
 
@@ -148,6 +174,7 @@ def measure_ranks(
         generated: tokens that each text has after its prompt; a text that has fewer than there are other places stopped with
             the last of them. None: none stopped.
         roots: static, >= 1; starts of each text that are recorded, of texts that did not stop. None: all.
+        trace: the target's pass over the texts, with a padding of `depth`; None: it is made here.
     Returns:
         One start for every token that a text has after the prompt; `UNKNOWN` beyond the places, `ENDED` behind a text's stop.
         Where the texts are traced, a token outside the vocabulary is not noticed; what is measured from there on is
@@ -176,7 +203,11 @@ def measure_ranks(
         lengths=lengths,
         generated=generated,
         roots=roots,
+        trace=trace,
     )
+
+
+_traced = jax.jit(trace_target, static_argnames=("config", "padding", "beyond", "hidden_of"))
 
 
 def record_ranks(
@@ -190,14 +221,30 @@ def record_ranks(
     lengths: np.ndarray | None = None,
     generated: np.ndarray | None = None,
     roots: int | None = None,
+    kept: tuple[KeptTraces, Hashable] | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> RankTraces:
-    """`measure_ranks` over all texts, of which there is one or more, chunk by chunk."""
+    """`measure_ranks` over all texts, of which there is one or more, chunk by chunk.
+
+    Args:
+        kept: where the target's passes are kept, with a name of target and texts; None: nowhere.
+    """
     check_tokens("texts", texts, vocab_size=config.vocab_size)
     parts = []
     rows = {name: row for name, row in (("lengths", lengths), ("generated", generated)) if row is not None}
-    for chunk in prompt_chunks(texts, mesh_of(target), sharing=draft.sharing):
+    inner = hidden_of(draft.draft)
+    for number, chunk in enumerate(prompt_chunks(texts, mesh_of(target), sharing=draft.sharing)):
         these, *of_these = split_rows(target, chunk.prompts, *map(chunk.of, rows.values()))
+        named = dict(zip(rows, of_these, strict=True))
+        trace = None
+        if kept is not None:
+            known = named.get("lengths", jnp.full(len(these), prompt_tokens, jnp.int32))
+            trace = kept[0].trace(
+                (kept[1], number, len(these), depth, inner),
+                lambda these=these, known=known: _traced(
+                    target, config, these, known.astype(jnp.int32), padding=depth, hidden_of=inner
+                ),
+            )
         traces = measure_ranks(
             target,
             draft.params,
@@ -207,7 +254,8 @@ def record_ranks(
             prompt_tokens=prompt_tokens,
             depth=depth,
             roots=roots,
-            **dict(zip(rows, of_these, strict=True)),
+            trace=trace,
+            **named,
         )
         parts.append(jax.tree.map(lambda x, count=chunk.real: np.asarray(x)[:count], on_host(traces)))
         advance()
@@ -227,13 +275,15 @@ def _measure_ranks(
     lengths: Int[Array, " batch"] | None = None,
     generated: Int[Array, " batch"] | None = None,
     roots: int | None = None,
+    trace: TargetTrace | None = None,
 ) -> RankTraces:
     batch, length = texts.shape
     places = length - prompt_tokens
     starts = places if roots is None else roots
     lengths = jnp.full(batch, prompt_tokens, jnp.int32) if lengths is None else lengths.astype(jnp.int32)
     generated = jnp.full(batch, places, jnp.int32) if generated is None else generated.astype(jnp.int32)
-    trace = trace_target(target_params, config, texts, lengths, padding=depth, hidden_of=hidden_of(draft))
+    if trace is None:
+        trace = trace_target(target_params, config, texts, lengths, padding=depth, hidden_of=hidden_of(draft))
     beyond = jnp.where(generated < places, ENDED, UNKNOWN)
     # A state that follows one line of tokens cannot be at several roots.
     if isinstance(draft, Follows) and config.mixed_layers is None:

@@ -36,6 +36,7 @@ from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.chunks import prompt_chunks
 from jaxspec.speculate.drafts.factory import is_searched
 from jaxspec.speculate.drafts.layer_skip_draft import num_searched
+from jaxspec.speculate.measured_ranks import KeptTraces
 from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies.compare.config import CompareConfig
 from jaxspec.studies.compare.entries import CheckedTask, Entry, task_accuracy
@@ -201,14 +202,15 @@ def begin_drafts(work: RunContext, entries: tuple[Entry, ...]) -> list[Drafted]:
     Raises:
         InputError: see `make_draft`.
     """
-    drafts = []
+    drafts, kept = [], KeptTraces()
     for entry, folder in zip(entries, _folders([entry.name for entry in entries]), strict=True):
         config = entry.config
         setup = stored_by(work.setup, find_scheme(config.scheme, runs=True))
         own = dataclasses.replace(work, config=config, setup=setup, stages=work.stages.within(folder))
         # Drafts on one target share its text, and what it decodes alone.
         name = "16-bit" if SCHEME_FACTS[config.scheme].lossless else config.scheme
-        drafts.append(Drafted(entry, tree_stages(config, own, entry.knobs, work.stages.within(f"targets/{name}"))))
+        target = work.stages.within(f"targets/{name}")
+        drafts.append(Drafted(entry, tree_stages(config, own, entry.knobs, target, (kept, name))))
     return drafts
 
 

@@ -28,7 +28,7 @@ from jaxspec.speculate.drafts.factory import is_searched, own_knobs, search_draf
 from jaxspec.speculate.drafts.layer_skip_draft import CalibrationText
 from jaxspec.speculate.engine import autoregressive_tree
 from jaxspec.speculate.expansion import TreeLimits, tree_limits
-from jaxspec.speculate.measured_ranks import record_ranks
+from jaxspec.speculate.measured_ranks import KeptTraces, record_ranks
 from jaxspec.speculate.predicted_cycles import predict_trees
 from jaxspec.speculate.proof import continuation_length, continue_texts, decode_prompts
 from jaxspec.speculate.sampling import GREEDY, Decoding
@@ -120,6 +120,7 @@ class TreeStages:
         loaded: the target, as a draft that is searched on calibration text needs it; None for others.
         target: store of what follows from the target alone, which several drafts on it share; None: the work's own. Where it
             is shared, trees are chains.
+        kept: passes of targets over texts, which drafts share too, with the name of this one; None: they share none.
     """
 
     config: TreeConfig
@@ -129,6 +130,7 @@ class TreeStages:
     loaded: LoadedModel | None = None
     given: Knobs | None = None
     target: Stages | None = None
+    kept: tuple[KeptTraces, str] | None = None
     _decoded: dict[str, Arrays] = dataclasses.field(default_factory=dict)  # by stage
 
     @property
@@ -208,6 +210,7 @@ class TreeStages:
                     prompt_tokens=prompt_tokens,
                     depth=config.depth,
                     roots=roots,
+                    kept=None if self.kept is None else (self.kept[0], (self.kept[1], which)),
                     **lengths,
                     advance=bar.advance,
                 )
@@ -455,13 +458,17 @@ def begin_tree(
 
 
 def tree_stages(
-    config: TreeConfig, work: RunContext, given: Knobs | None = None, target: Stages | None = None
+    config: TreeConfig,
+    work: RunContext,
+    given: Knobs | None = None,
+    target: Stages | None = None,
+    kept: tuple[KeptTraces, str] | None = None,
 ) -> TreeStages:
     """The stages of a run that has begun, with its draft, unless this takes calibration text.
 
     Args:
         given: knobs of the target's compressed copy, in place of the configuration's.
-        target: see `TreeStages`.
+        target, kept: see `TreeStages`.
     Raises:
         InputError: see `make_draft`.
     """
@@ -469,9 +476,9 @@ def tree_stages(
     continuation = max(config.output_tokens + config.depth, continuation_length(config.output_tokens))
     copies = HardDrafts(work if target is None else dataclasses.replace(work, stages=target), continuation)
     if config.draft == SELF:
-        return TreeStages(config, work, copies, None, given=given, target=target)
+        return TreeStages(config, work, copies, None, given=given, target=target, kept=kept)
     loaded = work.setup.loaded
     if is_searched(config.draft):
-        return TreeStages(config, work, copies, None, loaded, target=target)
+        return TreeStages(config, work, copies, None, loaded, target=target, kept=kept)
     made = make_draft(config.draft, loaded, sharing=config.batch)
-    return TreeStages(config, work, copies, made, target=target)
+    return TreeStages(config, work, copies, made, target=target, kept=kept)

@@ -14,6 +14,7 @@ from jaxspec.speculate import (
     count_mismatches,
     decode_chains,
     decode_prompts,
+    measured_ranks,
     predict_cycles,
     record_ranks,
     tree_limits,
@@ -22,6 +23,7 @@ from jaxspec.speculate.chunks import Prompts, padded
 from jaxspec.speculate.drafts import self_draft
 from jaxspec.speculate.drafts.interface import ReadyDraft
 from jaxspec.speculate.drafts.network_draft import NetworkDraft
+from jaxspec.speculate.measured_ranks import KeptTraces
 from jaxspec.trees import cycles_along_text, tree_from_paths
 
 pytestmark = pytest.mark.network
@@ -72,21 +74,24 @@ def test_predicted_cycles_are_the_counted_ones(networks, text):
 
 
 @pytest.mark.parametrize("kind", ["self", "network"])
-def test_ranks_tell_every_cycle_of_a_tree(networks, text, kind):
+def test_ranks_tell_every_cycle_of_a_tree(networks, text, kind, monkeypatch):
     target, near = networks
     draft = self_draft(CONFIG, near, KNOBS) if kind == "self" else ReadyDraft(NetworkDraft(CONFIG), near)
     tree = tree_from_paths([(0,), (1,), (0, 0), (0, 1), (0, 0, 0), (0, 0, 0, 0)])
     generated = np.minimum(text["generated"], ROOM)
-    traces = record_ranks(
-        target,
-        CONFIG,
-        draft,
-        text["tokens"][:, : PROMPTS.shape[1] + ROOM],
-        prompt_tokens=PROMPTS.shape[1],
-        depth=5,
-        lengths=LENGTHS,
-        generated=generated,
+    given = target, CONFIG, draft, text["tokens"][:, : PROMPTS.shape[1] + ROOM]
+    options = dict(prompt_tokens=PROMPTS.shape[1], depth=5, lengths=LENGTHS, generated=generated)
+    traces = record_ranks(*given, **options)
+    # Of the roots that decoding can be at alone, with the target's pass of another draft.
+    kept, passes = KeptTraces(), []
+    monkeypatch.setattr(
+        measured_ranks, "_traced", lambda *a, f=measured_ranks._traced, **b: passes.append(1) or f(*a, **b)
     )
+    for _ in range(2):
+        fewer = record_ranks(*given, **options, roots=TOKENS, kept=(kept, "target"))
+        np.testing.assert_array_equal(fewer.rank, traces.rank[:, :TOKENS])
+        np.testing.assert_array_equal(fewer.num_starts, np.minimum(traces.num_starts, TOKENS))
+    assert len(passes) == 1
     told = cycles_along_text(tree, traces, num_tokens=TOKENS)
     counted = decode_prompts(target, CONFIG, draft, ASKED, tree, limits=tree_limits(tree), room=ROOM)
     np.testing.assert_array_equal(told.cycles, counted["cycles"])

@@ -6,7 +6,8 @@ import pytest
 
 from jaxspec.errors import InputError
 from jaxspec.settings import build_config
-from jaxspec.studies import CompareConfig
+from jaxspec.settings.base import layered_config
+from jaxspec.studies import CompareConfig, TreeConfig
 from jaxspec.studies.compare.entries import check_comparison
 
 
@@ -46,6 +47,18 @@ def test_shipped_drafts_that_do_not_fit_are_left_out_and_named_ones_refused(tiny
     own = {entry.name: entry.config for entry in given.entries}
     assert (own["any-precision"].slice_bits, own["cassandra2"].weight_prune, own["ngram"].weight_prune) == (3, 0.1, 0.4)
     assert own["ngram"].nodes == own["ngram"].depth == 8
+
+
+def test_a_quick_run_answers_problems_only_of_a_task_that_is_named():
+    assert layered_config(CompareConfig, {}, quick=True).task == "none"
+    named = layered_config(CompareConfig, {"task": "python"}, quick=True)
+    assert (named.task, named.problems) == ("python", 24)
+    # Less text than other studies take, and as much as anybody asks for.
+    assert (named.prompts, named.calibration_prompts, named.output_tokens) == (16, 16, 32)
+    assert layered_config(CompareConfig, {"prompts": 24}, quick=True).prompts == 24
+    assert layered_config(TreeConfig, {}, quick=True).prompts == 24
+    with pytest.raises(InputError, match="problems would have no effect: the task is none"):
+        layered_config(CompareConfig, {"problems": 48}, quick=True)
 
 
 def test_a_tuned_run_brings_its_scheme_and_knobs(tiny_model, small, some_text, tmp_path):

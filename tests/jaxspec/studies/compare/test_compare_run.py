@@ -1,6 +1,7 @@
 """`jaxspec compare` on a tiny untrained network: its numbers against others' ways to them, the election, resumption."""
 
 import io
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -14,6 +15,7 @@ from jaxspec.runs import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies import CompareConfig, compare
 from jaxspec.studies.compare.result import CompareResult
+from jaxspec.studies.compare.view import shown
 from jaxspec.studies.measured.pricing import resolve_pricing
 
 ONE_LAYER = DecoderConfig(
@@ -86,6 +88,21 @@ def test_every_contestant_is_there_with_statuses(finished):
         assert entry["lossless"]["mismatches"] == 0
         assert entry["lossless"]["tokens"] == 3 * 12
         assert (entry["task"], entry["problems"], entry["status"]["problems"]) == ("arithmetic", 3, "input")
+
+
+def test_the_terminal_says_what_rows_are_why_and_what_next(finished):
+    results = CompareResult.load(finished[1] / "result.json")
+    said = shown((results, SimpleNamespace(path=finished[1]))).lines
+    draft = results[0].contestants["ngram"]
+    steps = draft.tokens_per_cycle_counted.known / draft.speedup_vs_bf16_ar.known
+    why = next(line for line in said if line.startswith("why, on hexagon-v75"))
+    assert why.endswith(f": ngram {draft.tokens_per_cycle_counted.known:.2f} in {steps:.2f}")
+    # Of the same prices: a cycle over a step of plain decoding.
+    plain = results[0].contestants["autoregressive"]
+    assert steps == pytest.approx(draft.cycle_s.known / plain.cycle_s.known, rel=1e-5)
+    assert "other drafts: ngram (something else drafts; the report says what)" in said
+    assert ("--draft ngram" in said[-1]) == (results[0].best == "ngram")
+    assert said[-1].startswith("next: ")
 
 
 @pytest.mark.study

@@ -123,7 +123,7 @@ def search_blocks(params: Params, config: DecoderConfig, text: CalibrationText) 
     on_few = passes_on(_FEW_TEXTS, _OFFSETS[:1])
     without = np.ones((weights.size, *weights.shape), np.float32)
     without.reshape(weights.size, -1)[np.diag_indices(weights.size)] = 0.0
-    changed = np.array([float(on_few(run)["kl"]) for run in without])
+    changed = np.array([float(on_few(without[place])["kl"]) for place in range(weights.size)])
     return eliminate_in_order(speed, changed / np.maximum(weights.reshape(-1), 1.0), weights.shape)
 
 

@@ -103,11 +103,12 @@ def compare_headline(result: CompareResult) -> str:
 
 
 def rows_in_words(result: CompareResult) -> list[str]:
-    """What the rows of the table are, kind by kind."""
+    """What the rows of the table are, kind by kind; drafts that are no compressed copy one by one."""
     names: dict[str, list[str]] = {}
     for name, each in result.contestants.items():
-        names.setdefault(str(each.kind), []).append(name)
-    return [f"{kind}: {', '.join(names[key])} ({_KINDS[key]})" for key, kind in KIND_TITLES.items() if key in names]
+        names.setdefault(str(each.kind), []).append(f"{name} ({each.statement})" if each.kind == DRAFT else name)
+    about = {key: f" ({words})" for key, words in _KINDS.items()}
+    return [f"{kind}: {', '.join(names[key])}{about.get(key, '')}" for key, kind in KIND_TITLES.items() if key in names]
 
 
 def reason_in_words(result: CompareResult) -> str:
@@ -138,8 +139,10 @@ def next_in_words(result: CompareResult) -> str:
 
 
 def _caption(result: CompareResult) -> list[str]:
+    prompts = result.lossless.prompts.number
+    on_prompts = "" if prompts is None else f" on {prompts:.0f} held-out prompts"
     return [
-        "measured: tokens counted, output, bits per byte, agreement, accuracy; predicted: all other numbers",
+        f"measured{on_prompts}: tokens counted, output, bits per byte, agreement, accuracy; predicted: all other numbers",
         "exact: output of the 16-bit network; changed: of another one, whose bits per byte and agreement stand beside it",
         *task_in_words(result),
         *(f"{BRACKETS}{words}" for words in intervals_in_words(result)),
@@ -193,11 +196,10 @@ def gaps_in_words(result: CompareResult) -> list[str]:
 KIND_COLOURS = {AUTOREGRESSIVE: PURPLE, SELF_DRAFT: BLUE, DRAFT: GREEN, COMPRESSION: ORANGE}
 
 
-# What a way of each kind is.
+# What a way of each kind is; other drafts say it themselves.
 _KINDS = {
     AUTOREGRESSIVE: "a token at a time, in 16 bits",
     SELF_DRAFT: "the target's own compressed copy drafts",
-    DRAFT: "something else drafts; the report says what",
     COMPRESSION: "changes what is decoded",
 }
 

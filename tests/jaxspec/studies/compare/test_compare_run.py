@@ -100,7 +100,7 @@ def test_the_terminal_says_what_rows_are_why_and_what_next(finished):
     # Of the same prices: a cycle over a step of plain decoding.
     plain = results[0].contestants["autoregressive"]
     assert steps == pytest.approx(draft.cycle_s.known / plain.cycle_s.known, rel=1e-5)
-    assert "other drafts: ngram (something else drafts; the report says what)" in said
+    assert f"other drafts: ngram ({draft.statement})" in said
     assert ("--draft ngram" in said[-1]) == (results[0].best == "ngram")
     assert said[-1].startswith("next: ")
 

@@ -115,14 +115,14 @@ def reason_in_words(result: CompareResult) -> str:
     """Why drafts pay or do not: what a cycle gains, and how long it is; "" without drafts."""
     parts = []
     for name, each in by_speed(result).items():
-        tokens, speedup = each.tokens_per_cycle_counted.number, each.speedup_vs_bf16_ar.number
+        tokens, speedup = each.tokens_per_cycle_counted.number, each.speedup_vs_stored_ar.number
         if tokens is not None and speedup:
             parts.append(f"{name} {tokens:.2f} in {tokens / speedup:.2f}")
     if not parts:
         return ""
     return (
-        f"why, on {result.device}: a draft pays where a cycle gains more tokens (counted) than it takes 16-bit steps "
-        f"(predicted): {', '.join(parts)}"
+        f"why, on {result.device}: a draft pays where a cycle gains more tokens (counted) than it takes steps of plain "
+        f"decoding of the same stored form (predicted): {', '.join(parts)}"
     )
 
 

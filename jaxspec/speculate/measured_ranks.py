@@ -25,7 +25,7 @@ from jaxspec.models.kv_cache import take_slots
 from jaxspec.models.mesh import mesh_of, on_host, split_rows
 from jaxspec.models.rope import text_lengths
 from jaxspec.speculate.chunks import prompt_chunks
-from jaxspec.speculate.drafts.interface import Blocks, Committed, Draft, Follows, Level, ReadyDraft, Root, hidden_of
+from jaxspec.speculate.drafts.interface import Blocks, Committed, Draft, Level, ReadyDraft, Root, hidden_of
 from jaxspec.trees.rank_traces import ENDED, UNKNOWN, RankTraces
 
 __all__ = [
@@ -286,7 +286,7 @@ def _measure_ranks(
         trace = trace_target(target_params, config, texts, lengths, padding=depth, hidden_of=hidden_of(draft))
     beyond = jnp.where(generated < places, ENDED, UNKNOWN)
     # A state that follows one line of tokens cannot be at several roots.
-    if isinstance(draft, Follows) and config.mixed_layers is None:
+    if getattr(draft, "follow", None) is not None and config.mixed_layers is None:
         ranks = ranks_followed(draft, draft_params, trace, lengths, depth, starts)
     else:
         ranks = ranks_asked(draft, draft_params, trace, lengths, prompt_tokens, depth, starts)

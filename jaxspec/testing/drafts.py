@@ -19,7 +19,6 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.speculate.drafts import ReadyDraft
-from jaxspec.speculate.drafts.interface import Follows
 from jaxspec.speculate.engine import decode
 from jaxspec.speculate.expansion import TreeLimits
 from jaxspec.speculate.loop import Request
@@ -156,5 +155,5 @@ def check_draft(make: Callable[..., ReadyDraft], name: str) -> None:
     assert ready.draft.name == name
     describes_itself(ready)
     gives_one_text(ready)
-    if isinstance(ready.draft, Follows):
+    if getattr(ready.draft, "follow", None) is not None:
         follows_as_it_is_asked(ready)

@@ -10,7 +10,7 @@ the target's KV and hidden state of it are known only after the next verificatio
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 from jaxtyping import Array, Bool, Float, Int
 
@@ -150,9 +150,8 @@ class Blocks(NamedTuple):
     roots: Int[Array, "batch token"]
 
 
-@runtime_checkable
 class Follows(Protocol):
-    """A draft that also reads many roots of a text in one step, in which its weights are read once."""
+    """What a `Draft` may have besides: it reads many roots of a text in one step, in which its weights are read once."""
 
     def follow(self, params: Any, memory: Memory, blocks: Blocks) -> Float[Array, "batch token vocab"]:
         """Logits of the token after each of the blocks', as `open` gives them for a root and `extend` for the tokens behind it.

@@ -27,6 +27,7 @@ from hwmodels.catalog.loader import (
     engine_rows,
     engine_scatter,
     engine_sources,
+    kernels_engine,
     lent_kernels,
     own_name,
 )
@@ -79,6 +80,7 @@ __all__ = [
     "engine_sources",
     "grouped",
     "head_architecture",
+    "kernels_engine",
     "lent_kernels",
     "link",
     "link_entry",

@@ -359,6 +359,17 @@ def engine_kernels(entry: DeviceEntry, name: str, engine: str | None) -> str | N
     return gpu if gpu is not None and engine in calibrated_engines(gpu) else None
 
 
+def kernels_engine(name: str, engine: str | None) -> str | None:
+    """An engine as `device_entry` takes it; None where the device has no measured kernels and none of the engine's are known
+    for it, so that its own numbers count. Raises UnknownNameError, EntryError: of the device."""
+    if engine is None or engine == OWN_ENGINE or engine not in ENGINES or ENGINES.get(engine) is not None:
+        return engine
+    if engine in engine_names() and engine_rows(engine) is not None:
+        return engine
+    entry = device_entry(name)
+    return None if entry.calibration is None and engine_kernels(entry, name, engine) is None else engine
+
+
 @functools.cache
 def _lenders() -> dict[str, LentKernels]:
     text = (importlib.resources.files("hwmodels.catalog") / "lent_kernels.toml").read_text(encoding="utf-8")

@@ -85,7 +85,9 @@ def device_facts(name: str, kernels: Any = None, parallelism: ParallelSettings |
     Returns:
         device_title; device_data: field -> value, source, status; assumptions: sentences.
     """
-    chosen = {} if kernels is None else {"engine": kernels.engine, "weight_format": kernels.weight_format}
+    chosen = {}
+    if kernels is not None:
+        chosen = {"engine": catalog.kernels_engine(name, kernels.engine), "weight_format": kernels.weight_format}
     entry, together = catalog.device_entry(name, **chosen), []
     place, decoder = getattr(kernels, "decoder_place", None), entry.device.decoder
     if place is not None and decoder is not None:

@@ -232,7 +232,7 @@ def _several(name: str, value: Any, inner: Any, given: Setting) -> tuple:
     if isinstance(value, str) and (split := [item for item in items if re.fullmatch(r"0\d+", item)]):
         raise InputError(f"{name} is {shown(value)}, with {split[0]}; write a number without commas, as 1024 or 1k")
     short = [short_number(item) if inner is int else None for item in items]
-    numbers = [_number(item, inner, text=isinstance(value, str)) if n is None else n for item, n in zip(items, short)]
+    numbers = [_number(item, inner, text=True) if n is None else n for item, n in zip(items, short)]
     if any(number is None for number in numbers):
         raise refusal
     checked = [_limited(name, number, given, several=True) for number in numbers]

@@ -283,7 +283,10 @@ def engine_notes(engine: str | None, *, prompts: bool = False, device: str | Non
         prompts: whether prompts are processed beside decoding.
         device: as of `engine_terms`.
     """
-    return notes_of(engine_used(engine, device), prompts=prompts)
+    said = notes_of(engine_used(engine, device), prompts=prompts)
+    if device is not None and catalog.kernels_engine(device, engine) != engine:
+        said = [f"kernels of {engine} were not measured on {device}: the device's own numbers count", *said]
+    return said
 
 
 def notes_of(used: EngineUsed | None, *, prompts: bool = False) -> list[str]:

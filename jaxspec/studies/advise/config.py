@@ -152,6 +152,7 @@ ADVISE = Study(
     present="jaxspec.studies.advise.view:shown",
     on_processor=True,
     figures="jaxspec.studies.advise.view:figures",
+    points="jaxspec.studies.advise.view:points",
     announce=lambda config: f"{config.architecture} with {config.draft} on {', '.join(config.device)}",
     out=run_directory("advise"),
 )

@@ -38,7 +38,7 @@ from jaxspec.settings.schemes import RELEASED, scheme_facts
 from jaxspec.studies.advise.config import HEADS, LOOKUP, AdviseConfig
 from jaxspec.studies.config_files import head_in_file
 from jaxspec.studies.engine_flags import ServedDraft
-from jaxspec.studies.engine_pricing import copy_by_scheme, engine_terms, with_expert_bits
+from jaxspec.studies.engine_pricing import copy_by_scheme, with_expert_bits
 from jaxspec.studies.given_acceptance import given_rates, known_acceptance
 from jaxspec.studies.measured.pricing import longest_text, resolve_architecture, resolve_draft, resolve_pricing
 from jaxspec.studies.predict.config import BLOCK, PredictConfig
@@ -174,28 +174,18 @@ def _slope(chances: Float[np.ndarray, " position"], position: int) -> float:
     return float(before * (1.0 + np.sum(np.cumprod(chances[position + 1 :]))))
 
 
-@dataclasses.dataclass(frozen=True)
-class Kernels:
-    """Engine and format whose kernels count, and what a reader should know of that."""
-
-    engine: str | None
-    weight_format: str | None
-    notes: tuple[str, ...] = ()
-
-
-def measured_kernels(config: AdviseConfig, device: str) -> tuple[Case, Kernels]:
-    """What is priced on a device, alone or as one of a group, and whose kernels that takes.
+def measured_kernels(config: AdviseConfig, device: str) -> Case:
+    """What is priced on a device, alone or as one of a group.
 
     Raises:
         InputError: an unknown device, a malformed file, a format that the device was not measured with, or a parallelism that
             the architecture does not allow.
     """
-    kernels = _kernels(config, device)
     own = {name: getattr(config, name) for name in PARALLEL}
     given = {
         "architecture": config.architecture,
-        "engine": kernels.engine,
-        "weight_format": kernels.weight_format,
+        "engine": config.engine,
+        "weight_format": config.weight_format,
         "context": max(config.context),
         "prompt_tokens": max(config.prompt_tokens, 2),
         **own,
@@ -207,17 +197,17 @@ def measured_kernels(config: AdviseConfig, device: str) -> tuple[Case, Kernels]:
         prompt_tokens=float(config.prompt_tokens),
         output_tokens=float(config.output_tokens),
     )
-    priced = resolve_pricing(common, device, None)
-    if why := _no_known_engine(priced.device):
-        unsure = (
-            f"no engine is known here to run on {device}, {why}: its settings are those for a device that it runs on"
-        )
-        kernels = dataclasses.replace(kernels, notes=(*kernels.notes, unsure))
-    return dataclasses.replace(priced, workload=workload, engine=engine_terms(config.engine, device)), kernels
+    return dataclasses.replace(resolve_pricing(common, device, None), workload=workload)
 
 
-def _no_known_engine(device: Device) -> str:
-    """What makes a device another one than engines are known to run on; empty where nothing does."""
+def no_known_engine(device: Device, name: str) -> tuple[str, ...]:
+    """A note on what makes a device another one than engines are known to run on; none where nothing does."""
+    why = _no_gpu(device)
+    said = f"no engine is known here to run on {name}, {why}: its settings are those for a device that it runs on"
+    return (said,) if why else ()
+
+
+def _no_gpu(device: Device) -> str:
     unit = device.matrix_unit
     # A roofline is that of a GPU by its data sheet; kernels of a unit are measured where an engine runs.
     if unit is not None and unit.measured is None:
@@ -225,18 +215,6 @@ def _no_known_engine(device: Device) -> str:
     if device.decoder is not None:
         return "which decodes compressed weights in hardware, as no GPU does"
     return ""
-
-
-def _kernels(config: AdviseConfig, device: str) -> Kernels:
-    try:
-        entry = catalog.device_entry(device)
-    except (catalog.UnknownNameError, catalog.EntryError) as error:
-        raise InputError(str(error)) from error
-    engine = config.engine
-    if engine is None or catalog.engine_kernels(entry, device, engine) is not None:
-        return Kernels(engine, config.weight_format)
-    whose = "the device's own numbers count" if entry.calibration is None else "those of the device's own engine count"
-    return Kernels(None, config.weight_format, (f"kernels of {engine} were not measured on {device}: {whose}",))
 
 
 def named_draft(config: AdviseConfig | PredictConfig, target: Architecture) -> DraftCost:

@@ -24,10 +24,10 @@ from jaxspec.settings import expect
 from jaxspec.studies.advise.config import AdviseConfig
 from jaxspec.studies.advise.inputs import (
     DraftAcceptance,
-    Kernels,
     draft_acceptance,
     measured_kernels,
     named_draft,
+    no_known_engine,
     of_another_draft,
     read_widths,
     served_draft,
@@ -72,11 +72,11 @@ _HEADLINE = ("speculate", "single_draft_length")
 
 @dataclasses.dataclass(frozen=True)
 class _Checked:
-    """Checked inputs of one device and one context, which is that of `pricing`."""
+    """Checked inputs of one device and one context, which is that of `pricing`; `settings` have the release's kernels."""
 
     device: str
     pricing: Case
-    kernels: Kernels
+    settings: AdviseConfig
     draft: DraftCost
     acceptance: DraftAcceptance
 
@@ -119,20 +119,21 @@ def advise(
 def _check(config: AdviseConfig) -> dict[str, _Checked]:
     target = resolve_architecture(config.architecture, None)
     check_has_experts(["expert_bits"] if config.expert_bits else [], target, config.architecture)
-    pricings = {name: measured_kernels(with_release_kernels(config, name), name) for name in config.device}
+    settings = {name: with_release_kernels(config, name) for name in config.device}
     common = named_draft(config, target), draft_acceptance(config)
     parts = {}
-    for name, (pricing, kernels) in pricings.items():
+    for name, own in settings.items():
+        pricing = measured_kernels(own, name)
         for context in config.context:
             load = dataclasses.replace(pricing.workload, context_tokens=float(context))
             at = dataclasses.replace(pricing, workload=load)
             at_context = f", context {context:,}" if len(config.context) > 1 else ""
-            parts[name + at_context] = _Checked(name, at, kernels, *common)
+            parts[name + at_context] = _Checked(name, at, own, *common)
     return parts
 
 
 def _advice(config: AdviseConfig, checked: _Checked, directory: RunDirectory) -> AdviseResult:
-    device, pricing, kernels, acceptance = checked.device, checked.pricing, checked.kernels, checked.acceptance
+    device, pricing, acceptance = checked.device, checked.pricing, checked.acceptance
     widths = read_widths(config)
     scatter = engine_scatter(config.engine, kind_of_draft(checked.draft), device=pricing.device)
     advised = price_advice(
@@ -166,7 +167,7 @@ def _advice(config: AdviseConfig, checked: _Checked, directory: RunDirectory) ->
             write_text(directory.path / "engines" / folder / name, content)
     covers = covered(advised.times, acceptance.error)
     return AdviseResult(
-        **priced_facts(device, config.architecture, pricing.architecture, kernels, config),
+        **priced_facts(device, config.architecture, pricing.architecture, checked.settings, config),
         inputs=directory.inputs,
         engine=engine_used(config.engine, device),
         scheme=given(config.scheme),
@@ -238,7 +239,7 @@ def _notes(
             if own_network
             else ()
         ),
-        *checked.kernels.notes,
+        *no_known_engine(pricing.device, checked.device),
         *checked.acceptance.notes,
         *of_another_draft(config),
         *_unpriced(config.batch[0]),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -136,15 +138,14 @@ def advice_in_words(result: AdviseResult, at: str = "") -> str:
     paying = [row for row in result.by_batch if row.draft_length.value]
     absent = [str(row.batch) for row in result.by_batch if row.fits.value is False]
     room = f" There is no memory for batch {', '.join(absent)}." if absent else ""
+    in_memory = lambda rows: [row for row in rows if row.fits.value is not False] or rows
     if not paying:
-        best = max(result.by_batch, key=lambda row: row.best_draft_speedup.number or 0.0)
+        best = max(in_memory(result.by_batch), key=lambda row: row.best_draft_speedup.number or 0.0)
         return (
             f"{where}: do not speculate with {result.draft.name}. Its best is {times(best.best_draft_speedup.number)}"
             f"{interval_in_words(best.best_draft_interval, times)} at batch {best.batch}.{room}"
         )
-    best = max(
-        [row for row in paying if row.fits.value is not False] or paying, key=lambda row: row.speedup_vs_stored_ar.known
-    )
+    best = max(in_memory(paying), key=lambda row: row.speedup_vs_stored_ar.known)
     gain = f"{times(best.speedup_vs_stored_ar.number)}{interval_in_words(best.interval, times)}"
     said = f"{where}: speculate with {result.draft.name}: {schedule_in_words(result.schedule)}"
     return f"{said}. At batch {best.batch} it decodes {gain} as fast as without a draft.{room}"
@@ -312,6 +313,31 @@ def advice_table(results: Sequence[AdviseResult], title: str | None = None) -> T
         return fill(table, BATCH_COLUMNS, ((str(row.batch), row) for row in rows), dim, corner="batch", side="right")
     named = ((f"{row.context_tokens:,}", row) for row in rows)
     return fill(table, (_BATCH, *BATCH_COLUMNS), named, dim, corner="context", side="right")
+
+
+#: Numbers of a batch that a frame has, beside those of its own columns.
+_FRAME = ("draft_length", "tokens_per_cycle", "speedup_vs_bf16_ar", "speedup_vs_stored_ar", "tokens_per_s")
+
+
+def points(result: AdviseResult) -> dict[str, list[Any]]:
+    """Columns of `StudyResults.to_frame`: main numbers of a batch, in SI."""
+    rows = result.by_batch
+    columns: dict[str, list[Any]] = {"device": [result.device] * len(rows), "batch": [row.batch for row in rows]}
+    columns["context_tokens"] = [row.context_tokens for row in rows]
+    columns |= {name: [getattr(row, name).value for row in rows] for name in _FRAME}
+    columns["token_s"] = [row.batch / row.tokens_per_s.known for row in rows]
+    chances = [row.probability_pays.number for row in rows]
+    columns["probability_pays"] = [math.nan if chance is None else chance for chance in chances]
+    return columns | {"fits": [row.fits.value for row in rows], "bound": [_bound(row) for row in rows]}
+
+
+def _bound(row: AdvisedBatch) -> str:
+    """The cause that most of a cycle's time goes to, in draft and target together."""
+    causes: dict[str, float] = {}
+    for name, seconds in (row.time_by_cause.value or {}).items():
+        cause = name.rpartition(": ")[2]
+        causes[cause] = causes.get(cause, 0.0) + seconds
+    return max(causes, key=lambda cause: causes[cause], default=NOT_KNOWN)
 
 
 def figures(result: AdviseResult, directory: Path | None = None) -> Drawings:

@@ -51,6 +51,10 @@ def resolve_architecture(name: str, own: DecoderConfig | None) -> Architecture:
             return catalog.architecture_from_config_file(name)
         except (NotImplementedError, ValueError) as error:
             raise InputError(f"architecture {name!r}: {error}") from error
+    if name.endswith(".json") or os.sep in name:
+        raise InputError(
+            f"architecture {name!r} is no file or folder here; give a config.json or its folder, or a name of jaxspec models"
+        )
     try:
         return catalog.architecture(name)
     except catalog.UnknownNameError as error:
@@ -61,11 +65,13 @@ def resolve_device(name: str, *, engine: str | None = None, weight_format: str |
     """A device of the catalog, or of a TOML file.
 
     Args:
-        engine, weight_format: whose measured kernels a calibrated device has; its own unless given.
+        engine, weight_format: whose measured kernels a calibrated device has; its own unless given. A device on which nobody
+            measured any keeps its own numbers; `engine_notes` says so.
     Raises:
         InputError: an unknown name, a malformed file, or an engine or format that the device was not measured with.
     """
     try:
+        engine = catalog.kernels_engine(name, engine)
         return catalog.device_entry(name, engine=engine, weight_format=weight_format).device
     except (catalog.UnknownNameError, catalog.EntryError) as error:
         raise InputError(str(error)) from error
@@ -104,7 +110,8 @@ def resolve_pricing(config: Any, device: str, own: DecoderConfig | None, *, toge
     """
     architecture, parallelism = resolve_architecture(config.architecture, own), parallelism_of(config)
     try:
-        entry = catalog.device_entry(device, engine=config.engine, weight_format=config.weight_format)
+        engine = catalog.kernels_engine(device, config.engine)
+        entry = catalog.device_entry(device, engine=engine, weight_format=config.weight_format)
         if not together:
             catalog.check_parallelism(parallelism, architecture, config.architecture)
         grouped = catalog.grouped(entry, parallelism, device, always=together).device

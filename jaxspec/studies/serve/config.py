@@ -140,6 +140,7 @@ SERVE = Study(
     present="jaxspec.studies.serve.view:shown",
     on_processor=True,
     figures="jaxspec.studies.serve.view:figures",
+    points="jaxspec.studies.serve.view:points",
     announce=lambda config: f"{config.architecture} on {', '.join(config.device)}",
     out=run_directory("serve"),
     plot=Plot("Write a figure: throughput against latency.", "jaxspec.studies.serve.view:plot"),

@@ -212,6 +212,14 @@ def _at_rate(rows: Sequence[LoadRow], rate: float, numbers: Sequence[float]) -> 
     return float(np.exp(np.interp(np.log(rate), known, np.log(numbers))))
 
 
+def points(result: ServeResult) -> dict[str, list[Any]]:
+    """Columns of `StudyResults.to_frame`: numbers of a way to decode at a rate, in SI."""
+    rows, names = result.rows, [field.name for field in dataclasses.fields(LoadRow)]
+    columns = {"device": [result.device] * len(rows), "decoding": [row.decoding for row in rows]}
+    numbers = [name for name in names if name not in ("decoding", "intervals")]
+    return columns | {name: [getattr(row, name).value for row in rows] for name in numbers}
+
+
 def figures(result: ServeResult, directory: Path | None = None) -> Drawings:
     """The figure of one device by name."""
     return {"throughput_latency": lambda: serving_figure([result])}

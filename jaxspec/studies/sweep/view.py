@@ -130,13 +130,15 @@ def pareto_figure(front: ParetoFront) -> Figure | None:
     axes: list[Axes] = list(np.ravel(figure.subplots(**shape)))
     for spare in axes[len(panels) :]:
         spare.set_visible(False)
-    coloured = None
+    coloured, drawn = None, len(cloud[names[0]])
+    # Many points are a cloud whose density shows; few are to be seen one by one.
+    size, opacity = np.clip([90.0, 10.0] / np.sqrt(max(drawn, 1)), (2.5, 0.35), (9.0, 0.9))
+    label = "design points" + (" (a sample)" if drawn < front.fitting else "")
     for place, value in enumerate(panels):
         here = [row for row in rows if value is None or row[str(front.facets)] == value]
         near = np.ones(len(cloud[names[0]]), bool) if value is None else cloud[str(front.facets)] == value
         x, y = (cloud[name][near].astype(float) / scale for name, (scale, _) in zip(names[:2], scales))
-        label = "design points (a sample)"
-        axes[place].plot(x, y, ".", color=BLUE, markersize=2.5, alpha=0.35, label=label)
+        axes[place].plot(x, y, ".", color=BLUE, markersize=size, alpha=opacity, label=label)
         coloured = _fronts(axes[place], front, here, scales) or coloured
         if value is not None:
             axes[place].set_title(f"{_short(str(front.facets))} {_word(str(front.facets), value)}", fontsize=9)

@@ -158,6 +158,7 @@ FILES = [
     Row("predict --device mine.toml", "is missing", {"mine.toml": 'title = "t"\n'}),
     Row("predict --device mine.toml", "a positive number", {"mine.toml": DEVICE.replace("1008e9", "-1.0")}),
     Row("predict --architecture c.json", "c.json", {"c.json": "{"}),
+    Row("predict --architecture gone/config.json", "'gone/config.json' is no file or folder here"),
     Row("predict --architecture c.json", "c.json", {"c.json": b"\x80\x81"}),
     Row("predict --architecture c.json", "num_hidden_layers", {"c.json": config(num_hidden_layers=None)}),
     Row(

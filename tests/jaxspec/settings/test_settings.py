@@ -113,6 +113,7 @@ def test_one_device_is_not_a_list_of_letters():
         (1, (1.0,)),
         ("0.9, 0.8", (0.9, 0.8)),
         ([0.9, 0.8], (0.9, 0.8)),
+        (["0.9", 0.8], (0.9, 0.8)),
         (np.array([0.5, 0.25]), (0.5, 0.25)),
         (jnp.asarray([0.5, 0.25]), (0.5, 0.25)),
         (Fraction(1, 4), (0.25,)),
@@ -123,6 +124,13 @@ def test_acceptance_is_a_number_or_several(value, expected):
     config = PredictConfig(acceptance=value)
     assert config.acceptance == expected
     assert all(type(number) is float for number in config.acceptance)
+
+
+def test_texts_in_a_list_are_numbers_as_in_one_text():
+    config = PredictConfig(batch=["1", "2"], context=["1k", "300"])
+    assert (config.batch, config.context) == ((1, 2), (300, 1024))
+    with pytest.raises(InputError, match="give one or more whole numbers"):
+        PredictConfig(batch=["1", "two"])
 
 
 @pytest.mark.study(2)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from narrow_devices import kernels_of_16_bits
 
+import jaxspec as js
 from hwmodels import (
     Case,
     DraftCost,
@@ -198,3 +199,17 @@ def test_the_engine_of_the_settings_is_priced_everywhere():
     other = design_tree(dataclasses.replace(config, set={"engine.cycle_s": 5e-4}), "llama-3.1-8b", "h100-sxm")
     assert other["engine"].cycle_s == 5e-4
     assert other["engine"].draft_pass_s == catalog.engine("vllm").draft_pass_s
+
+
+@pytest.mark.parametrize(("device", "engine"), [("m4-pro", "llama.cpp"), (None, "vllm")])
+def test_advice_and_prediction_are_equal(tmp_path, device, engine):
+    # The second is a changed GPU: nobody measured the engine on it, so its own kernels count in both, with a note.
+    own = device or js.device("h100-sxm", memory_bandwidth_bytes_per_s=2e12)
+    given = {"device": own, "engine": engine, "draft": "llama-3.2-1b", "architecture": "llama-3.1-8b"}
+    given |= {"acceptance": 0.7, "max_draft_length": 3}
+    (advised,) = js.advise(**given, batch=(4,), out=tmp_path / "advised").by_batch
+    predicted = js.predict(**given, batch=4)
+    speedups = [row.speedup_vs_stored_ar.known for row in predicted.by_draft_length[1:]]
+    assert advised.speedups.known == pytest.approx(speedups, rel=1e-5)
+    assert advised.tokens_per_s.known == pytest.approx(predicted.tokens_per_s.known, rel=1e-5)
+    assert any("the device's own numbers count" in note for note in predicted.notes) == (device is None)

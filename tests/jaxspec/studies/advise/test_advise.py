@@ -21,10 +21,12 @@ from hwmodels import (
     uniform_footprint,
 )
 from jaxspec.errors import InputError
+from jaxspec.results import predicted
 from jaxspec.settings import build_config
 from jaxspec.studies.advise.config import AdviseConfig
 from jaxspec.studies.advise.inputs import draft_acceptance, named_draft, read_widths, served_draft
 from jaxspec.studies.advise.pricing import single_length
+from jaxspec.studies.advise.result import AdvisedBatch, AdviseResult
 from jaxspec.studies.advise.view import advice_in_words, gain_figure
 from jaxspec.studies.engine_flags import Range, ServedDraft, engines_for
 
@@ -92,6 +94,14 @@ def test_what_does_not_pay_is_not_advised(advised):
     assert advice_in_words(advised.results[0]).endswith("There is no memory for batch 512.")
 
 
+def test_the_best_of_a_draft_that_does_not_pay_has_memory():
+    row = lambda batch, speedup, fits: AdvisedBatch(
+        batch=batch, draft_length=predicted(0), best_draft_speedup=predicted(speedup), fits=predicted(fits)
+    )
+    result = AdviseResult(architecture="net", device="chip", by_batch=[row(1, 0.7, True), row(64, 0.9, False)])
+    assert "Its best is 0.70x at batch 1." in advice_in_words(result)
+
+
 def test_batches_without_memory_do_not_choose_the_length():
     speedups = np.array([[1.1, 1.2], [9.0, 1.0]])
     assert single_length(speedups, np.array([True, False])) == 2
@@ -136,7 +146,14 @@ def test_contexts_are_rows_of_one_table(advised, tmp_path):
     assert far.by_batch[0].cycle_s.value > near.by_batch[0].cycle_s.value
     (table,) = several.tables
     assert [tuple(row.cells[:2]) for row in table.rows][2:4] == [("300", "512"), ("8,192", "1")]
-    assert [row["context_tokens"] for row in several.to_frame("by_batch").to_dict("records")] == [300] * 3 + [8192] * 3
+    frame = several.to_frame()
+    assert frame["context_tokens"].tolist() == [300] * 3 + [8192] * 3
+    assert len(frame.columns) == 12
+    for row, batch in zip(frame.to_dict("records"), (*near.by_batch, *far.by_batch), strict=True):
+        assert row["tokens_per_s"] * row["token_s"] == pytest.approx(row["batch"])
+        assert (row["draft_length"], row["fits"]) == (batch.draft_length.value, batch.fits.value)
+        assert batch.time_by_cause.value is not None
+        assert row["bound"] in {name.rpartition(": ")[2] for name in batch.time_by_cause.value}
     page = (tmp_path / "run" / "report.html").read_text()
     assert page.count("<svg") == 4
     title = gain_figure(far.results[0], " at 8,192 cached tokens").axes[0].get_title(loc="left")

@@ -11,6 +11,7 @@ from jaxspec.settings import build_config
 from jaxspec.studies import ServeConfig, serve
 from jaxspec.studies.serve import run as serve_run
 from jaxspec.studies.serve.run import read_trace
+from jaxspec.studies.serve.view import points
 
 SMALL = {
     "architecture": "qwen2.5-7b",
@@ -62,6 +63,10 @@ def test_a_cheap_draft_that_is_often_right(result):
     assert 1.8 < ratio < 2.8
     assert result.pays.known
     assert rates[0] in result.crossings[0].pays_at.known
+    columns = points(result)
+    assert columns["rate_per_s"][9:18] == list(rates)
+    assert len(columns) == 16
+    assert {len(values) for values in columns.values()} == {27}
 
 
 def written(path, lines):

@@ -95,7 +95,7 @@ def register(kind: str, member: Any, name: str | None = None) -> str:
     own = getattr(member, "name", None) or next(iter(getattr(member, "names", ())), None)
     if name is None and not isinstance(own, str):
         raise InputError(f"{kind} came without a name; give one: register({kind!r}, ..., name=...)")
-    name = name or str(own)
+    name = str(own) if name is None else name
     try:
         registry[name] = member
     except ValueError as error:

@@ -15,6 +15,7 @@ from hwmodels.compute.roofline import unit_of
 from hwmodels.compute.unit import UnitTimes
 from hwmodels.network.operators import StepShape
 from hwmodels.network.operators.work import OperatorWork
+from hwmodels.numerics.fields import check_numbers
 
 __all__ = [
     "NETWORKS",
@@ -99,6 +100,10 @@ def check_device(device: Device) -> None:
     Raises:
         AssertionError: it does not.
     """
+    try:
+        check_numbers(device)
+    except ValueError as error:
+        raise AssertionError(str(error)) from error
     for network in NETWORKS:
         stays_within_bounds(device, network)
         stays_within_bounds(device, network, tokens=1.0, batch=4.0, bits=4.5)

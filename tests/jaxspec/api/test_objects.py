@@ -17,6 +17,7 @@ from jaxspec.settings import build_config, knob_values, to_toml
 from jaxspec.settings.knobs import KnobSpec
 from jaxspec.settings.schemes import SCHEME_FACTS, SchemeFacts
 from jaxspec.studies import AdviseConfig, CodesignConfig, EvaluateConfig, PackConfig, PredictConfig, SweepConfig
+from jaxspec.testing import check_device
 
 
 def faster(name="rtx-4090", factor=2.0):
@@ -194,6 +195,17 @@ def test_an_object_stands_for_the_name_of_a_scheme(registered):
     del registry_of("scheme")["lean"]
     del registry_of("scheme")["slim"]
     assert "slim" not in SCHEME_FACTS
+
+
+def test_an_empty_name_is_refused_and_not_replaced():
+    for kind, member in (("device", faster()), ("scheme", scheme("odd", knob="odd_bits"))):
+        with pytest.raises(InputError, match=f"{kind} is called ''; a name has"):
+            js.register(kind, member, name="")
+
+
+def test_the_contract_of_devices_names_a_number_out_of_range():
+    with pytest.raises(AssertionError, match=r"^memory\.bandwidth_bytes_per_s is -"):
+        check_device(faster(factor=-1.0))
 
 
 def test_numbers_of_a_device_and_a_network_are_keywords():

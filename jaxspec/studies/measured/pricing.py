@@ -51,7 +51,7 @@ def resolve_architecture(name: str, own: DecoderConfig | None) -> Architecture:
             return catalog.architecture_from_config_file(name)
         except (NotImplementedError, ValueError) as error:
             raise InputError(f"architecture {name!r}: {error}") from error
-    if name.endswith(".json") or os.sep in name:
+    if name.endswith(".json") or name.startswith((".", "~", os.sep)):
         raise InputError(
             f"architecture {name!r} is no file or folder here; give a config.json or its folder, or a name of jaxspec models"
         )

@@ -4,7 +4,6 @@ How the draft ranks the target's own continuation of calibration prompts decides
 of held-out prompts tells what every size gains; the cost model tells what it takes. The tree that pays then decodes the
 held-out prompts.
 
-from typing import Any
 Source: Boosting the Performance of Tree-Based Speculative Decoding of LLMs on FPGAs, Algorithm 1.
 """
 
@@ -94,7 +93,6 @@ class GrowthTimes(NamedTuple):
         verify_s: one verification.
         draft_s: all draft steps of a cycle.
         engine_s: what the engine adds to a cycle.
-    "traced_curve",
         ar_bf16_s, ar_stored_s: a step of plain decoding, of the uncompressed network and as it is stored.
         errors: steps of all cycles with those of their kernels, leaves "context size ...", for `cycle_times_of`.
         fits: whether weights and KV of the target, and of a draft network, fit the device's memories.

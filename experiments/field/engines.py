@@ -12,15 +12,22 @@ from hwmodels.speculation.engine_logs import NO_ENGINE, EngineTerms
 
 __all__ = ["UNSEEN", "Engine", "engine_of"]
 
+#: llama.cpp and programs that are built around it.
+_LLAMA_CPP = r"llama[._ -]?cpp|llama-(?:server|cli)|llamafile|kobold|ggml|gguf|ollama|lm ?studio"
+
 #: Words of an engine in logs -> its name in the catalog; the first that is found counts.
 _NAMES = (
+    (r"(mlx|mtplx).*cuda|cuda.*mlx", "mlx-cuda"),
+    (r"mlx|mtplx|vllm.*metal", "mlx"),  # servers name themselves after what they resemble: vllm-mlx
     (r"vllm", "vllm"),
     (r"sglang|\bsgl\b", "sglang"),
     (r"trt-?llm|tensor-?rt", "trtllm"),
-    (r"(mlx|mtplx).*cuda|cuda.*mlx", "mlx-cuda"),
-    (r"mlx|mtplx", "mlx"),
-    (r"llama\.?cpp|ggml|ollama|lm studio", "llama.cpp"),
+    (rf"(?:{_LLAMA_CPP}).*\(metal\)", "llama.cpp-metal"),
+    (_LLAMA_CPP, "llama.cpp"),
 )
+
+#: Engines whose host launches each kernel of each layer, so that layers of a draft take as long beside them as the target's.
+_EAGER = re.compile(r"(?<![a-z])transformers(?!-)|\bhf\b|hugging ?face|\beager\b")
 
 #: Releases of vLLM until the end of 2025, whose heads with a vocabulary of their own wrote their logits into the target's.
 _OLDER = re.compile(r"\b202[345]\b|\bv?0\.(?:[0-9]|1[0-2])\b(?!\.dev)|\bv0(?![.0-9])")
@@ -46,6 +53,7 @@ class Engine:
         scatter: kind of draft -> standard deviation of log speedup about predictions with `most`.
         notes: sentences for a reader.
         rows: what a product's rows take on devices without measured kernels; None: nothing beside the device's rates.
+        eager: whether the time of a step beside its kernels is that of launching each layer.
     """
 
     name: str | None
@@ -54,6 +62,7 @@ class Engine:
     scatter: Mapping[str, float]
     notes: tuple[str, ...] = ()
     rows: catalog.RowInstructions | None = None
+    eager: bool = False
 
     @property
     def kernels(self) -> str | None:
@@ -77,7 +86,8 @@ def engine_of(text: str) -> Engine:
         f"interval reaches down to what it would be with the terms of {_MEASURED}"
     )
     rows = catalog.engine_rows(_USUAL_ROWS) if name is None else None
-    return Engine(name, NO_ENGINE, catalog.engine(_MEASURED), {"other drafts": UNSEEN}, (said,), rows)
+    eager = _EAGER.search(text.lower()) is not None
+    return Engine(name, NO_ENGINE, catalog.engine(_MEASURED), {"other drafts": UNSEEN}, (said,), rows, eager)
 
 
 def _version(name: str, text: str) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ _MANY = r"\b(?:[0-9]+ ?x ?)?"
 _MEASURED_TWINS = {"rtx-4090": "rtx-4090-calibrated"}
 
 #: Cards of a name whose memory or clocks are others than those of the catalog's; an M3 Ultra of unknown cores has 60 or 80.
-_SIBLING = re.compile(r"a100.*(?:pcie|\b40 ?gb)|\b[ah]800\b|m3 ultra(?!.*\b80[ -]core)")
+_SIBLING = re.compile(r"a100.*(?:pcie|\b40 ?gb)|\b[ah]800\b|m3 ultra(?!.*\b80[ -]core)|pro 6000.*max-q")
 
 #: Names that say which memory a card has: modules, as their drivers call them too, and GPUs that were built with one alone.
 _ONE_MEMORY = re.compile(r"\bsxm|\bh100.*\bhbm3\b|\b[hb]200\b|\bg?b300\b|\bl40s\b|\brtx pro 6000\b")

@@ -22,7 +22,7 @@ from experiments.field.gpus import (
     named_device,
     solved_bandwidth,
 )
-from experiments.field.networks import A_NETWORK, draft_of, is_block, named_architecture
+from experiments.field.networks import A_NETWORK, draft_of, is_block, named_architecture, shape_notes
 from experiments.field.rows import FieldRow
 from experiments.field.stored import BESIDES, SIXTEEN_BITS, NotPricedError, Stored, stored, weight_bits
 from hwmodels import Architecture, Case, Device, DraftCost, Footprint, Plan, Workload, catalog, chain_plan
@@ -95,6 +95,7 @@ def what_ran(row: FieldRow, target: Architecture, draft: DraftCost) -> Ran:
         remarks.append("draft_precision is empty: 16 bits are assumed")
     if not row.target_precision and how != SIXTEEN_BITS:
         remarks.append("target_precision is empty: Q4_K is assumed, as most files of llama.cpp have")
+    remarks += shape_notes(row.target, *([row.draft] if draft.statement == A_NETWORK else []))
     return Ran(gpu, draft_gpu, draft_format, footprint, tuple(dict.fromkeys(remarks)))
 
 
@@ -267,7 +268,8 @@ def _least_bandwidth(row: FieldRow, gpu: Gpu, target: Architecture) -> float:
     engine = engine_of(row.engine)
     if engine.name is not None and engine.rows is not None:
         return BOUND_BY_INSTRUCTIONS / float(gpu.device.memory.efficiency) if float(target.num_experts) else 0.0
-    return 0.0 if gpu.kernels is None and engine.name is None else least_bandwidth(row.device, row.device_count)
+    any_bandwidth = gpu.kernels is None and engine.name is None and not engine.eager
+    return 0.0 if any_bandwidth else least_bandwidth(row.device, row.device_count)
 
 
 #: Tokens per cycle by which published numbers, rounded as they are, may exceed the most there can be.
@@ -438,6 +440,10 @@ def _price(row: FieldRow, steps: OwnSteps) -> Parts:
             row_s = step(two, 1.0) - step(two, 0.0)
             rows = rows._replace(bound=_BOUND_SHARE * step(alone, 0.0) / row_s)
             notes.append(_BOUND.format(100.0 * reached))
+    # Without graphs the rest is the host's, which launches a draft's layers one by one too.
+    passes = float(draft.passes) * (1.0 if draft.block else row.draft_length) if engine_of(row.engine).eager else 0.0
+    layers = 0.0 if draft.architecture is None else float(draft.architecture.num_layers)
+    drafting_rest_s = own.rest_s * passes * layers / float(target.num_layers)
     plain_tokens, devices = row.ar_batch * entering_tokens(without, 1.0), sharing_devices(ran.gpu.device)
     if own.rest_s:
         notes.append(_RESTS.format(own.rest_s * 1e3))
@@ -445,7 +451,7 @@ def _price(row: FieldRow, steps: OwnSteps) -> Parts:
         notes.append(f"its steps without speculation are those of {ran.gpu.name}")
     return Parts(
         ar_s=ar_s + own.rest_s,
-        cycle_s=cycle_s + own.rest_s,
+        cycle_s=cycle_s + own.rest_s + drafting_rest_s,
         ar_counts=np.asarray(prompts_time(_UNIT_TERMS, target, plain_tokens, devices)),
         cycle_counts=np.asarray(
             engine_time(

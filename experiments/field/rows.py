@@ -190,7 +190,7 @@ def _row(cells: dict[str, str | None], where: str) -> FieldRow:
         ),
         device=values["device"],
         device_count=int(devices),
-        engine=values["engine"],
+        engine=_engine(values),
         target=values["target_model"],
         target_precision=values["target_precision"],
         draft_kind=values["draft_kind"],
@@ -210,6 +210,21 @@ def _row(cells: dict[str, str | None], where: str) -> FieldRow:
         acceptance="" if accepted is None else f"{values['acceptance_value']} {defined}",
         **fields,
     )
+
+
+#: Devices whose kernels are Metal's, and files of MLX.
+_APPLE = re.compile(r"\bapple\b|\bmac|\bm[1-9] (?:pro|max|ultra)\b")
+_OF_MLX = re.compile(r"\bmlx\b")
+
+
+def _engine(values: dict[str, str]) -> str:
+    """An engine's name, with what other columns say of its kernels: LM Studio has MLX's for files of MLX, and engines on a GPU
+    of Apple have Metal's."""
+    name, files = values["engine"], f"{values['target_precision']} {values['target_model']}".lower()
+    if re.fullmatch(r"lm ?studio\b(?!.*(?:mlx|llama)).*", name.lower()) and _OF_MLX.search(files):
+        return f"{name} (MLX)"
+    is_apple = _APPLE.search(values["device"].lower()) is not None
+    return f"{name} (Metal)" if is_apple and not re.search(r"mlx|mtplx|metal", name.lower()) else name
 
 
 def seen_batch(mean: float, most: float) -> float:

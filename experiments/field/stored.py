@@ -22,7 +22,7 @@ _OF_A_GROUP = 32.0
 #: Bits per weight of llama.cpp's blocks: bytes of a block over its elements (ggml-common.h).
 _GGUF = {"2_k": 2.625, "3_k": 3.4375, "4_0": 4.5, "4_1": 5.0, "4_k": 4.5, "5_0": 5.5, "5_1": 6.0, "5_k": 5.5}
 _GGUF |= {"6_k": 6.5625, "8_0": 8.5, "1_s": 1.5625, "1_m": 1.75, "2_xxs": 2.0625, "2_xs": 2.3125, "2_s": 2.5625}
-_GGUF |= {"3_xxs": 3.0625, "3_s": 3.4375, "3_m": 3.66, "4_nl": 4.5, "4_xs": 4.25}
+_GGUF |= {"2_m": 2.7, "3_xxs": 3.0625, "3_s": 3.4375, "3_m": 3.66, "4_nl": 4.5, "4_xs": 4.25}
 
 
 class NotPricedError(ValueError):
@@ -54,11 +54,11 @@ class Stored:
 SIXTEEN_BITS = Stored(16.0)
 
 #: After "4-bit": words of scalar formats; codebooks and vectors of 3 bits are read in other ways.
-_PLAINLY = r"(?=[ -]*(?:$|[,;(]|group|g[0-9]|quant|affine|weight|integer|awq|gptq|mlx))"
+_PLAINLY = r"(?=[ -]*(?:$|[,;(]|group|gs?[0-9]|quant|affine|weight|integer|awq|gptq|mlx|auto-?round|dwq|bnb|hqq))"
 
 #: Precisions whose bits do not depend on a group; the first that is found counts.
 _KNOWN = (
-    (r"^((torch\.)?(bf16|fp16|bfloat16|float16|half)|16[ -]?bit)\b|^$", SIXTEEN_BITS),
+    (r"^((torch\.)?(bf16|fp16|f16|bfloat16|float16|half)|16[ -]?bit|unquantized|full precision)\b|^$", SIXTEEN_BITS),
     (r"^((torch\.)?(fp32|float32|tf32)|32[ -]?bit)\b", Stored(32.0)),
     (r"nvfp4|\bfp4\b", Stored(4.5, ("nvfp4",))),
     (r"mxfp4", Stored(4.25, experts_alone=True)),
@@ -115,7 +115,7 @@ def _stored(said: str, precision: str) -> Stored:
         )
     bits = 4.0 if width is None else float(next(filter(None, width.groups())))
     plain = width is not None and width[3] is not None and not re.search(r"awq|gptq", text)
-    group = re.search(r"group[ _-]?(?:size)?[ =_-]*([1-9][0-9]{0,3})|\bg([1-9][0-9]{1,3})\b", text)
+    group = re.search(r"group[ _-]?(?:size)?[ =_-]*([1-9][0-9]{0,3})|\bgs?([1-9][0-9]{1,3})\b", text)
     size = float(group[1] or group[2]) if group else _SMALL_GROUP if plain else _GROUP
     return Stored(bits + _OF_A_GROUP / size, ends_too=plain)
 

@@ -38,6 +38,7 @@ from hwmodels.catalog.entries import (
 )
 from hwmodels.catalog.forms import GIVEN
 from hwmodels.catalog.units import calibrated_sources
+from hwmodels.compute.vector_tile_kernels import VectorTileKernels
 from hwmodels.device import Device, ExtraRows
 from hwmodels.network.architecture import Architecture
 from hwmodels.numerics.fields import NOT_NEGATIVE
@@ -93,7 +94,7 @@ _BESIDES = re.compile(
 _SIZES = re.compile(r"\b[0-9]+ ?gi?b\b")
 
 #: Words beside a name that make it another card's.
-_OTHER_CARDS = re.compile(r"\b(?:laptop|mobile|max-q|super|nano|nx|ti|xt|xtx)\b")
+_OTHER_CARDS = re.compile(r"\b(?:laptop|mobile|max-q|super|ultra|nano|nx|ti|xt|xtx)\b")
 
 
 def device_named(text: str, *, whole: bool = True) -> str | None:
@@ -300,6 +301,8 @@ def with_engine(
     if weight_format is None and engine in engine_names() and (rows := engine_rows(engine)) is not None:
         if engine == _MLX and _slug(name) in _LENT_BY_M3_ULTRA:
             return _with_kernels_of_mlx(entry)
+        if engine != _MLX and isinstance(entry.device.matrix_unit, VectorTileKernels):
+            entry = _without_kernels_of_mlx(entry)
         return _with_rows(entry, rows)
     lent, title = lent_kernels(name) if entry.calibration is None else None, entry.title
     if lent is not None and engine_kernels(entry, name, engine) is not None:
@@ -416,6 +419,12 @@ def _with_kernels_of_mlx(entry: DeviceEntry) -> DeviceEntry:
     lent = {leaf: source for leaf, source in like.sources.items() if leaf in of_like or leaf.startswith("matrix_unit.")}
     sources = entry.sources | {leaf: f"transferred from m3-ultra: {source}" for leaf, source in lent.items()}
     return dataclasses.replace(entry, device=device, sources=sources | {"matrix_unit.switch_rows": _MLX_SWITCH_ROWS[1]})
+
+
+def _without_kernels_of_mlx(entry: DeviceEntry) -> DeviceEntry:
+    """A GPU of Apple at the rates of its file, for engines other than the one whose kernels the file has."""
+    sources = {leaf: source for leaf, source in entry.sources.items() if not leaf.startswith("matrix_unit.")}
+    return dataclasses.replace(entry, device=dataclasses.replace(entry.device, matrix_unit=None), sources=sources)
 
 
 def _with_rows(entry: DeviceEntry, rows: RowInstructions) -> DeviceEntry:

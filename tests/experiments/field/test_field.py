@@ -12,11 +12,12 @@ import pytest
 
 from experiments.field import predict as pricing
 from experiments.field.__main__ import answers
+from experiments.field.engines import engine_of
 from experiments.field.fit import fit_numbers, group_of, left_out
-from experiments.field.networks import draft_of, named_architecture
+from experiments.field.networks import draft_of, named_architecture, shape_notes
 from experiments.field.predict import Parts, predict
 from experiments.field.rows import PUBLISHED, read_rows
-from experiments.field.stored import BESIDES
+from experiments.field.stored import BESIDES, NotPricedError
 from experiments.field.summary import summarise
 from hwmodels import block_head, catalog, parameters
 from hwmodels.network.architecture import weights_per_token
@@ -106,10 +107,58 @@ def test_a_bad_row_leaves_the_others_of_its_file(tmp_path):
         ("Qwen/Qwen2.5-14B-Instruct-AWQ", "qwen2.5-14b"),
         ("lmsys/vicuna-7b-v1.3", "vicuna-7b"),
         ("DeepSeek-R1-Distill-Qwen-32B", "qwen2.5-32b"),
+        ("DeepSeek-R1-Distill-Llama-70B", "llama-3.1-70b"),
+        ("Qwen 3 8B", "qwen3-8b"),
+        ("unsloth/Qwen3.6-27B-MTP-UD-Q4_K_XL.gguf", "qwen3.5-27b"),
+        ("Qwen2.5-VL-7B-Instruct", "qwen2.5-7b"),
+        ("Devstral-Small-2507", "mistral-small-24b"),
+        ("GLM-4.7-FP8", "glm-4.5"),
+        ("amd/PARD-Llama-3.2-1B", "llama-3.2-1b"),
     ],
 )
 def test_names_of_networks(name, entry):
     assert named_architecture(name) == catalog.architecture(entry)
+    assert shape_notes(name) == []
+
+
+def test_a_dense_network_is_priced_by_the_size_that_its_name_states():
+    for name, size in (("Falcon-3-10B", 10e9), ("Yi-34B-Chat", 34e9), ("0.5B draft", 0.5e9)):
+        assert sum(map(float, parameters(named_architecture(name)).values())) == pytest.approx(size, rel=0.03)
+        assert "as many layers as its size needs" in shape_notes(name)[0]
+    for name in ("OLMoE-1B-7B", "Nobody-30B-A3B", "Nobody-8x7B", "Nobody-2000B", "Nobody"):
+        with pytest.raises(NotPricedError, match="no architecture"):
+            named_architecture(name)
+
+
+@pytest.mark.parametrize(
+    ("changes", "engine"),
+    [
+        ({"engine": "LM Studio 0.3", "target_precision": "MLX 4bit"}, "mlx"),
+        ({"engine": "LM Studio 0.3", "target_precision": "Q4_K_M"}, "llama.cpp-metal"),
+        ({"engine": "LM Studio 0.3", "target_precision": "Q4_K_M", "device": "RTX 4090"}, "llama.cpp"),
+        ({"engine": "llama-server b9000"}, "llama.cpp-metal"),
+        ({"engine": "MTPLX 1.0"}, "mlx"),
+    ],
+)
+def test_files_and_devices_say_whose_kernels_an_engine_has(tmp_path, changes, engine):
+    (row,) = read_rows(written(tmp_path, **({"device": "Apple M4 Max 64GB"} | changes)))
+    assert engine_of(row.engine).name == engine
+
+
+@pytest.mark.parametrize(
+    ("changes", "layers", "is_block"),
+    [
+        ({"draft_kind": "Medusa heads (tree)"}, 0, False),
+        ({"draft_kind": "PARD", "draft_model": "amd/PARD-Qwen3-0.6B"}, 28, True),
+        ({"draft_kind": "NEXTN"}, 1, False),
+        ({"draft_kind": "speculative draft", "draft_model": "Qwen3-0.6B"}, 28, False),
+        ({"draft_kind": "Sequoia", "draft_model": "Qwen3-0.6B"}, 28, False),
+    ],
+)
+def test_kinds_of_drafts(tmp_path, changes, layers, is_block):
+    (row,) = read_rows(written(tmp_path, **changes))
+    draft = draft_of(row, named_architecture(row.target))
+    assert (float(draft.architecture.num_layers), draft.block) == (layers, is_block)
 
 
 def test_heads_are_as_large_as_the_released_ones():

@@ -113,6 +113,7 @@ def test_terms_of_one_engine_are_not_taken_for_another():
     assert engine_of("vLLM V1 main").notes == ()
     assert engine_of("MTPLX (stock MLX 0.32.1)").terms == catalog.engine("mlx")
     assert engine_of("mlxcel-server CUDA (MLX)").name == "mlx-cuda"
+    assert engine_of("vllm-mlx 0.2").name == "mlx"  # named after the server that it resembles
     assert engine_of("vLLM V1 (Jul 2025)").name == "vllm-2025"
     assert engine_of("vLLM V1 (Jul 2025)").kernels == "vllm"
     for old in ("vLLM 0.6.3", "vllm v0.7", "vLLM V0 (Mar 2025)"):
@@ -139,7 +140,8 @@ def test_terms_of_one_engine_are_not_taken_for_another():
     [
         ({"draft_kind": "oracle"}, "draft_kind 'oracle' is not known"),
         ({"draft_kind": "separate_model", "draft": ""}, "but draft_model is empty"),
-        ({"draft_kind": "separate_model", "draft": "Nobody-3B"}, "no architecture 'nobody-3b'"),
+        ({"draft_kind": "separate_model", "draft": "Nobody-3B-MoE"}, "no architecture 'nobody-3b-moe'"),
+        ({"draft_kind": "self-speculation", "draft": "Qwen3-32B", "draft_precision": ""}, "no column says how large"),
         ({"draft_precision": "ternary"}, "precision 'ternary' is not known"),
         ({"target": "x" * 5000 + ".json"}, "the catalog has no architecture 'xxx"),
         ({"target": ""}, "the catalog has no architecture ''"),
@@ -185,6 +187,18 @@ def test_rows_of_a_verification_take_instructions_under_llama_cpp():
     assert parts.rows.cycle_s == pytest.approx(3 * 2 * 26.9e9 / 104.8e12, rel=0.05)
     few, many = (predict(LLAMA, parts, instructions=count).speedup for count in (1.0, 4.0))
     assert few > many
+
+
+@pytest.mark.device_matrix
+def test_launches_of_an_eager_engine_take_as_long_in_each_layer_of_a_draft():
+    row = changed(device="RTX 3090", draft_kind="separate_model", draft="Qwen3-1.7B", ar_s=0.2)
+    eager, graphs = price_rows(
+        [dataclasses.replace(row, engine=name, group=name) for name in ("HF transformers", "vLLM")]
+    )
+    assert eager.step_rest_s > 0.05
+    share = row.draft_length * 28 / 64  # layers of the draft and of the target
+    drafting_s = eager.cycle_s - eager.step_rest_s - (graphs.cycle_s - graphs.step_rest_s)
+    assert drafting_s == pytest.approx(share * eager.step_rest_s, rel=0.1)
 
 
 @pytest.mark.paper

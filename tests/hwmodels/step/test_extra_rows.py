@@ -40,6 +40,16 @@ def test_an_engine_says_from_which_row_on_its_kernels_use_tiles():
     assert (float(mlx.until), float(llama.until)) == (8.0, 16.0)
 
 
+def test_an_m3_ultra_has_kernels_of_mlx_with_mlx_alone():
+    metal, mlx = (catalog.device("m3-ultra", engine=name) for name in ("llama.cpp-metal", "mlx"))
+    assert (metal.matrix_unit, float(metal.extra_rows.instructions)) == (None, 7.9)
+    assert mlx.matrix_unit is not None
+    assert mlx.extra_rows is None
+    assert not any(
+        leaf.startswith("matrix_unit.") for leaf in catalog.device_entry("m3-ultra", engine="llama.cpp").sources
+    )
+
+
 def test_mlx_multiplies_vectors_at_the_rate_of_each_gpu():
     device = catalog.device("m4-pro", engine="mlx")
     few, many = (

@@ -45,11 +45,14 @@ def test_devices_are_understood(written, meant):
     [
         ("NVIDIA GeForce RTX 4070 Ti 12GB (overclocked)", "rtx-4070-ti"),
         ("RTX 4070 Ti SUPER 16GB", "rtx-4070-ti-super"),
-        ("RTX 3070 Ti", None),
-        ("NVIDIA RTX 4060 Laptop GPU", None),
+        ("RTX 2070 Super", None),
+        ("NVIDIA RTX 4060 Laptop GPU", "rtx-4060-laptop"),
+        ("NVIDIA RTX 3070 Laptop GPU", None),
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q", "rtx-pro-6000"),
+        ("Mac Studio (M5 Ultra)", None),
         ("AMD RX 9070 XT", "rx-9070-xt"),
         ("Jetson Orin Nano Super 8GB", "jetson-orin-nano"),
-        ("Jetson Orin NX 16GB", None),
+        ("Jetson Orin NX 16GB", "jetson-orin-nx"),
     ],
 )
 def test_devices_in_logs_are_no_other_cards(written, meant):

@@ -30,7 +30,7 @@ from experiments.field.fit import (
     PROFILED,
     Numbers,
     fit_numbers,
-    kind_of,
+    kinds_of,
     left_out,
     likes,
     scatter_of,
@@ -135,7 +135,8 @@ def _answer(row: FieldRow, parts: Parts | str, engine: Engine) -> dict[str, Any]
         terms = most = EngineTerms(**unseen["terms"][engine.name])
         instructions, scatter = unseen["instructions"], unseen["scatter"]
     found = predict(row, parts, terms, instructions)
-    deviation = jnp.asarray(scatter.get(kind_of(row, parts), scatter["other drafts"]))
+    widest = max(scatter.get(kind, scatter["other drafts"]) for kind in kinds_of(row, parts))
+    deviation = jnp.asarray(widest)
     _, high = LogNormal(jnp.asarray(found.speedup), deviation).ends()
     low, _ = LogNormal(jnp.asarray(predict(row, parts, most, instructions).speedup), deviation).ends()
     return about | {
@@ -212,7 +213,7 @@ _TITLES = {
     "vllm": "vLLM V1 on GPUs, of 2026",
     "vllm-2025": "vLLM V1 on GPUs, until the end of 2025",
     "sglang": "SGLang on GPUs, without overlapped scheduling of speculation",
-    "llama.cpp": "llama.cpp: CUDA, ROCm, Vulkan and Metal",
+    "llama.cpp": "llama.cpp: CUDA, ROCm and Vulkan",
     "mlx": "MLX on GPUs of Apple",
     "mlx-cuda": "MLX on GPUs of NVIDIA",
 }

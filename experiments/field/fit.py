@@ -27,7 +27,7 @@ __all__ = [
     "Numbers",
     "fit_numbers",
     "group_of",
-    "kind_of",
+    "kinds_of",
     "left_out",
     "likes",
     "scatter_of",
@@ -96,15 +96,16 @@ def group_of(row: FieldRow) -> str:
     return " | ".join((row.device, str(row.device_count), row.engine, row.target, row.draft_kind, row.draft))
 
 
-def kind_of(row: FieldRow, parts: Parts) -> str:
-    """Which of an engine's scatters counts for a row: by what was priced, whatever the row calls it."""
-    if row.device_count > 1:
-        return "several devices"
-    if not _known_kernels(parts):
-        return "unmeasured kernels"
-    if parts.mixture:
-        return "mixture"
-    return "small network" if parts.draft == A_NETWORK else "other drafts"
+def kinds_of(row: FieldRow, parts: Parts) -> tuple[str, ...]:
+    """Which of an engine's scatters are a row's, by what was priced, whatever the row calls it: its errors count for the first,
+    and its interval is as wide as the widest."""
+    unlike = {
+        "several devices": row.device_count > 1,
+        "unmeasured kernels": not _known_kernels(parts),
+        "mixture": parts.mixture,
+    }
+    usual = "small network" if parts.draft == A_NETWORK else "other drafts"
+    return tuple(kind for kind, fits in unlike.items() if fits) or (usual,)
 
 
 def _known_kernels(parts: Parts) -> bool:
@@ -200,7 +201,7 @@ def left_out(cells: Sequence[Cell], family: str, usual: float) -> dict[str, dict
         for row, parts in own:
             if row.speedup and not row.excluded:
                 miss = np.log(numbers.speedup(row, parts) / row.speedup)
-                errors.setdefault(kind_of(row, parts), []).append(float(miss))
+                errors.setdefault(kinds_of(row, parts)[0], []).append(float(miss))
         found[group] = {
             "rows": [row.id for row, _ in own],
             "instructions": numbers.instructions,

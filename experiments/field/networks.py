@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments.field.rows import FieldRow
-from experiments.field.stored import NotPricedError
+from experiments.field.stored import NotPricedError, stored
 from hwmodels import Architecture, DraftCost, catalog, parameters
 from hwmodels.catalog import EntryError, UnknownNameError
 from hwmodels.catalog.entries import shown
@@ -178,7 +178,8 @@ def _network_of(row: FieldRow, *, block: bool = False) -> DraftCost:
     """A draft that is a network of its own. Raises NotPricedError."""
     if not row.draft:
         raise NotPricedError(f"draft_kind is {row.draft_kind!r}, but draft_model is empty: a network needs its name")
-    if "self" in row.draft_kind.lower() and _slug(row.draft) == _slug(row.target) and not row.draft_precision:
+    is_part = "self" in row.draft_kind.lower() and _slug(row.draft) == _slug(row.target)
+    if is_part and (not row.draft_precision or stored(row.draft_precision) == stored(row.target_precision)):
         raise NotPricedError(
             "its draft is a part of the target, and no column says how large: name a network, or the draft_precision of a copy"
         )

@@ -99,9 +99,16 @@ def what_ran(row: FieldRow, target: Architecture, draft: DraftCost) -> Ran:
     return Ran(gpu, draft_gpu, draft_format, footprint, tuple(dict.fromkeys(remarks)))
 
 
+#: Per weight beside MXFP4 experts in files of llama.cpp and MLX, whose other matrices are Q8_0 or have 8 bits in groups of 64.
+_BESIDE_EXPERTS = 8.5
+
+
 def _target_stored(row: FieldRow) -> Stored:
     """A target's format; llama.cpp's files are of 4 bits unless their name says otherwise."""
-    return stored(row.target_precision or ("q4_k" if engine_of(row.engine).name == "llama.cpp" else ""))
+    engine = engine_of(row.engine)
+    how = stored(row.target_precision or ("q4_k" if (engine.name or "").startswith("llama.cpp") else ""))
+    own_files = how.experts_alone and engine.name is not None and engine.rows is not None
+    return dataclasses.replace(how, others_bits=_BESIDE_EXPERTS) if own_files else how
 
 
 def _in_target(row: FieldRow) -> bool:

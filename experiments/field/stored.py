@@ -39,6 +39,7 @@ class Stored:
             keep 16 bits.
         ends_too: whether embedding and LM head are quantized; engines of GPUs leave them at 16 bits.
         experts_alone: whether nothing but routed experts is.
+        others_bits: per weight of matrices that are not routed experts then.
         head_bits: per weight of the LM head, where a precision names it apart; None: as `ends_too` has it.
     """
 
@@ -46,6 +47,7 @@ class Stored:
     formats: tuple[str, ...] = ()
     ends_too: bool = False
     experts_alone: bool = False
+    others_bits: float = 16.0
     head_bits: float | None = None
     file_bytes: float | None = None  # of all weights, where a precision says it: their mean width counts then
 
@@ -130,7 +132,7 @@ def weight_bits(how: Stored, architecture: Architecture) -> dict[str, Leaf]:
     """Kind of weight -> bits read, of a network that is stored so."""
     kinds = KINDS if how.ends_too else ALL_LAYER_MATRICES
     if how.experts_alone and float(architecture.num_experts):
-        kinds = EXPERT_MATRICES
+        return uniform_weight_bits(how.others_bits) | dict.fromkeys(EXPERT_MATRICES, how.bits)
     width = how.bits
     if how.file_bytes is not None:
         width = how.file_bytes * 8.0 / sum(float(count) for count in parameters(architecture).values())

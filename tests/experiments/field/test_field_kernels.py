@@ -2,10 +2,12 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from experiments.field.__main__ import answers
 from experiments.field.engines import engine_of
+from experiments.field.fit import kinds_of
 from experiments.field.gpus import least_bandwidth
 from experiments.field.networks import draft_of, named_architecture
 from experiments.field.predict import predict, price_rows, what_ran
@@ -141,7 +143,10 @@ def test_terms_of_one_engine_are_not_taken_for_another():
         ({"draft_kind": "oracle"}, "draft_kind 'oracle' is not known"),
         ({"draft_kind": "separate_model", "draft": ""}, "but draft_model is empty"),
         ({"draft_kind": "separate_model", "draft": "Nobody-3B-MoE"}, "no architecture 'nobody-3b-moe'"),
-        ({"draft_kind": "self-speculation", "draft": "Qwen3-32B", "draft_precision": ""}, "no column says how large"),
+        (
+            {"draft_kind": "self-speculation", "draft": "Llama-3.1-8B", "draft_precision": "bf16"},
+            "no column says how large",
+        ),
         ({"draft_precision": "ternary"}, "precision 'ternary' is not known"),
         ({"target": "x" * 5000 + ".json"}, "the catalog has no architecture 'xxx"),
         ({"target": ""}, "the catalog has no architecture ''"),
@@ -175,6 +180,23 @@ def test_a_name_bounds_the_bandwidth(name, devices, least):
     assert least_bandwidth(name, devices) == least
 
 
+def test_matrices_beside_mxfp4_experts_are_as_the_engine_stores_them():
+    for engine, bits in (("vLLM 0.20", 16.0), ("llama.cpp b9000", 8.5), ("mlx-lm 0.30", 8.5)):
+        widths = ran(
+            changed(target="gpt-oss-20b", target_precision="MXFP4", engine=engine)
+        ).footprint.target_weight_bits
+        assert (float(widths["q"]), float(widths["expert_up"])) == (bits, 4.25)
+
+
+def test_an_interval_is_as_wide_as_the_widest_that_a_row_is_of():
+    row = dataclasses.replace(changed(device="DGX Spark", target="Qwen3-30B-A3B", device_count=2), id="mine")
+    (parts,) = price_rows([row])
+    assert kinds_of(row, parts) == ("several devices", "unmeasured kernels", "mixture")
+    (answer,) = answers([row], [parts])
+    widest = max(catalog.engine_scatter("vllm")[kind] for kind in kinds_of(row, parts))
+    assert np.log(answer["high"] / answer["predicted_speedup"]) == pytest.approx(1.645 * widest, rel=1e-2)
+
+
 LLAMA = next(row for row in read_rows() if row.id == "SX-5090-600W-n3")
 
 
@@ -191,12 +213,12 @@ def test_rows_of_a_verification_take_instructions_under_llama_cpp():
 
 @pytest.mark.device_matrix
 def test_launches_of_an_eager_engine_take_as_long_in_each_layer_of_a_draft():
-    row = changed(device="RTX 3090", draft_kind="separate_model", draft="Qwen3-1.7B", ar_s=0.2)
+    row = dataclasses.replace(EAGLE, device="RTX 3090", draft_kind="separate_model", draft="Qwen3-1.7B", ar_s=0.2)
     eager, graphs = price_rows(
         [dataclasses.replace(row, engine=name, group=name) for name in ("HF transformers", "vLLM")]
     )
     assert eager.step_rest_s > 0.05
-    share = row.draft_length * 28 / 64  # layers of the draft and of the target
+    share = row.draft_length * 28 / 32  # layers of the draft and of the target
     drafting_s = eager.cycle_s - eager.step_rest_s - (graphs.cycle_s - graphs.step_rest_s)
     assert drafting_s == pytest.approx(share * eager.step_rest_s, rel=0.1)
 

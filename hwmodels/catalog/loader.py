@@ -298,6 +298,8 @@ def with_engine(
             f"engine {engine!r} came, but the file of {name} has no [engine_terms] of this package's own loop; leave it out, "
             "or give the file that jaxspec calibrate writes, without a weight format"
         )
+    if engine == "llama.cpp" and entry.title.startswith("Apple"):
+        engine = _METAL
     if weight_format is None and engine in engine_names() and (rows := engine_rows(engine)) is not None:
         if engine == _MLX and _slug(name) in _LENT_BY_M3_ULTRA:
             return _with_kernels_of_mlx(entry)

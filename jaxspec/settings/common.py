@@ -291,7 +291,7 @@ class CommonConfig(ParallelSettings, PlacementSettings):
     engine: str | None = setting(
         None,
         "Engine of a calibrated GPU: trtllm, vllm or sglang. It sets the measured kernels; for vllm and sglang, the time that "
-        "the engine adds to a cycle is included. Of any device: llama.cpp, llama.cpp-metal, mlx or mlx-cuda, "
+        "the engine adds to a cycle is included. Of any device: llama.cpp (Metal on Apple), mlx or mlx-cuda, "
         "whose kernels take instructions for each row of a verification. With a file of jaxspec calibrate: jax, this package's "
         "own loop as measured there.",
         unset="the device's own kernels (trtllm), no added time",

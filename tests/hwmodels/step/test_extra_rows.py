@@ -41,7 +41,7 @@ def test_an_engine_says_from_which_row_on_its_kernels_use_tiles():
 
 
 def test_an_m3_ultra_has_kernels_of_mlx_with_mlx_alone():
-    metal, mlx = (catalog.device("m3-ultra", engine=name) for name in ("llama.cpp-metal", "mlx"))
+    metal, mlx = (catalog.device("m3-ultra", engine=name) for name in ("llama.cpp", "mlx"))
     assert (metal.matrix_unit, float(metal.extra_rows.instructions)) == (None, 7.9)
     assert mlx.matrix_unit is not None
     assert mlx.extra_rows is None

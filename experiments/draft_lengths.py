@@ -105,7 +105,7 @@ def cycle_seconds(settings: Settings, draft: str, context: int) -> Float[np.ndar
         context=(context,),
         max_draft_length=LONGEST,
     )
-    pricing, _ = measured_kernels(config, settings.device)
+    pricing = measured_kernels(config, settings.device)
     none_known = DraftAcceptance(np.full(LONGEST, 0.5), np.zeros((LONGEST, 1)), "input", "not used")
     parts = {"footprint": read_widths(config), "draft": named_draft(config, pricing.architecture)}
     advised = price_advice(pricing, acceptance=none_known, batches=config.batch, scatter=0.0, **parts)

@@ -55,12 +55,14 @@ NOMINAL_V: dict[int, float] = _by_number("nominal_v")
 #: Area at 45 nm by operation.
 ARITHMETIC_AREA_M2: dict[str, float] = _PRINTED["arithmetic_area_m2"]
 
-#: Energy at 45 nm and 0.9 V by operation, and the same at 7 nm.
+#: Energy at 45 nm and 0.9 V by operation.
 ARITHMETIC_J_45: dict[str, float] = _PRINTED["arithmetic_j_45"]
+#: The same at 7 nm.
 ARITHMETIC_J_7: dict[str, float] = _PRINTED["arithmetic_j_7"]
 
-#: Energy of reading 64 bits of an SRAM, by its bytes, at 45 and 7 nm.
+#: Energy of reading 64 bits of an SRAM, by its bytes, at 45 nm.
 SRAM_J_45: dict[int, float] = _by_number("sram_j_45")
+#: The same at 7 nm.
 SRAM_J_7: dict[int, float] = _by_number("sram_j_7")
 
 #: Area of a high-density SRAM cell, by node in nm.

@@ -80,7 +80,7 @@ def case_of(architecture: str, draft: str, devices: int = 1) -> Case:
     config = AdviseConfig(
         architecture=architecture, device=(DEVICE,), engine=ENGINE, draft=draft, tensor_parallel=devices, batch=(1,)
     )
-    case, _ = measured_kernels(config, DEVICE)
+    case = measured_kernels(config, DEVICE)
     cost = dataclasses.replace(named_draft(config, case.architecture), statement="")
     engine = catalog.engine(LOOKUP_ENGINE) if draft == LOOKUP else case.engine
     return dataclasses.replace(case, device=dataclasses.replace(case.device, chip=None), draft=cost, engine=engine)

@@ -10,23 +10,22 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
 from experiments.intervals import bootstrap
 from experiments.papers.mobile_npu.versions import printed
 from experiments.train_arithmetic import HELD_OUT, text_rows
+from jaxspec.compress.fitted import CalibrationSample, fitted_config, fitted_footprint, fitted_network
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.compress.weights import rows_of, target_network
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import Params, forward_text
+from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import ARITHMETIC_NAME, load_model
 from jaxspec.models.fp16_attention import attend_fp16
 from jaxspec.models.hf_load import LoadedModel
@@ -34,7 +33,10 @@ from jaxspec.models.matrix import stack_of
 from jaxspec.models.stored import as_computed
 from jaxspec.runs.progress import Reporter
 from jaxspec.scaling.tasks.arithmetic import problems, solution
+from jaxspec.settings.compressions import COMPRESSIONS
 from jaxspec.speculate.acceptance import Interval
+from jaxspec.speculate.chunks import num_chunks, padded
+from jaxspec.studies.compare.stages import read_prompts_with
 from jaxspec.text import load_text
 from jaxspec.tuning import target_params
 
@@ -43,6 +45,7 @@ __all__ = [
     "FLOAT",
     "MEASURED",
     "OURS",
+    "Calibration",
     "Scores",
     "Settings",
     "Solutions",
@@ -66,12 +69,19 @@ __all__ = [
 _FLOAT_BITS = 16.0
 
 
+class Calibration(NamedTuple):
+    """What fitted compressions know of calibration text: arguments of `fitted_network`."""
+
+    norms: Mapping[str, np.ndarray]
+    sample: CalibrationSample
+
+
 @dataclasses.dataclass(frozen=True)
 class Variant:
     """One way to run a network.
 
     Attributes:
-        scheme: that stores the matrices of the layers; empty: they are as they were loaded.
+        scheme: that stores the matrices of the layers, or a fitted compression; empty: they are as they were loaded.
         fp16_attention: in tiles, with exponentials from a table, instead of float32.
     """
 
@@ -88,13 +98,18 @@ class Variant:
         """As `forward_text` takes it."""
         return attend_fp16 if self.fp16_attention else None
 
-    def params(self, stored: Params) -> Params:
-        """Parameters to compute with.
+    def network(
+        self, stored: Params, config: DecoderConfig, calibration: Calibration | None = None
+    ) -> tuple[Params, DecoderConfig]:
+        """Parameters to compute with, and the shape with the forms in which inputs, keys and values are rounded.
 
         Args:
-            stored: from `target_params`.
+            stored: from `target_params`. calibration: of text, which a fitted compression needs.
         """
-        return as_computed(target_network(find_scheme(self.scheme), stored) if self.scheme else stored)
+        if self.scheme in COMPRESSIONS:
+            assert calibration is not None
+            return as_computed(fitted_network(self.scheme, stored, *calibration)), fitted_config(self.scheme, config)
+        return as_computed(target_network(find_scheme(self.scheme), stored) if self.scheme else stored), config
 
 
 #: What all others are compared with.
@@ -111,9 +126,11 @@ COMPARISONS = (
 
 
 def bits_per_weight(variant: Variant, stored: Params, config: DecoderConfig) -> float:
-    """Mean over the matrices of the layers, scales and padding included."""
+    """Mean over the matrices of the layers, scales and padding included; of a fitted compression, for large networks."""
     if not variant.scheme:
         return _FLOAT_BITS
+    if variant.scheme in COMPRESSIONS:
+        return float(next(iter(fitted_footprint(variant.scheme).target_weight_bits.values())))
     scheme, total, bits = find_scheme(variant.scheme), 0, 0.0
     defaults = {name: jnp.asarray(value, jnp.float32) for name, value in knob_defaults(scheme).items()}
     for kind in config.matrix_kinds:
@@ -129,32 +146,46 @@ def bits_per_weight(variant: Variant, stored: Params, config: DecoderConfig) -> 
     return bits / total
 
 
-#: Rows of one program.
-_AT_ONCE = 8
-
-
 class Text(NamedTuple):
     """Windows of held-out text.
 
     Attributes:
-        rows: tokens, "window place"; all but the first are predicted.
-        num_bytes: of the predicted tokens of each window.
+        rows: tokens, "window place".
+        counted: places whose next token is to be predicted.
+        num_bytes: of these tokens of each window.
     """
 
     rows: Int[np.ndarray, "window place"]
+    counted: Bool[np.ndarray, "window next_place"]
     num_bytes: Int[np.ndarray, " window"]
 
     @classmethod
     def of(cls, rows: Int[np.ndarray, "window place"], model: LoadedModel) -> Text:
-        """Of windows of a model's tokens."""
-        return cls(rows, np.array([len(model.tokenizer.decode(row[1:]).encode()) for row in rows]))
+        """Of windows of a model's tokens, all of which but the first count."""
+        num_bytes = np.array([len(model.tokenizer.decode(row[1:]).encode()) for row in rows])
+        return cls(rows, np.ones(rows[:, 1:].shape, bool), num_bytes)
+
+    @classmethod
+    def of_prompts(cls, prompts: Sequence[Int[np.ndarray, " token"]], model: LoadedModel) -> Text:
+        """Of prompts that one template writes: what all of them begin and end with is the template's, and does not count."""
+        rows, lengths = padded(prompts)
+        begin, end = (_shared([row[::step] for row in prompts]) for step in (1, -1))
+        place, last = np.arange(1, rows.shape[1]), lengths - end
+        num_bytes = [model.tokenizer.num_bytes(row[:size], behind=begin) for row, size in zip(rows, last, strict=True)]
+        return cls(rows, (place >= begin) & (place < last[:, None]), np.array(num_bytes))
+
+
+def _shared(rows: Sequence[Int[np.ndarray, " token"]]) -> int:
+    """How many first tokens all rows share."""
+    first = np.stack([row[: min(map(len, rows))] for row in rows])
+    return int(np.append(np.all(first == first[0], axis=0), False).argmin())
 
 
 class TextScores(NamedTuple):
     """What a network makes of text.
 
     Attributes:
-        bits: needed for each window.
+        bits: needed for the counted tokens of each window.
         likeliest: next token at each place.
     """
 
@@ -178,11 +209,11 @@ class TaskScores(NamedTuple):
 
     Attributes:
         greedy: whether greedy decoding gives all right steps: their tokens are the likeliest ones, each after the others.
-        chance: that one sample at temperature 1 is the right steps.
+        chance: that one sample at temperature 1 is the right steps; None where there are other right ones.
     """
 
     greedy: Bool[np.ndarray, " problem"]
-    chance: Float[np.ndarray, " problem"]
+    chance: Float[np.ndarray, " problem"] | None = None
 
 
 def held_out_solutions(count: int) -> Solutions:
@@ -194,50 +225,25 @@ def held_out_solutions(count: int) -> Solutions:
 def text_scores(
     params: Params, config: DecoderConfig, text: Text, variant: Variant, advance: Callable[[], None]
 ) -> TextScores:
-    """Of all windows, a few at a time.
+    """Of all windows, some at a time.
 
     Args:
-        params: of the variant. advance: called after each few windows.
+        params, config: of the variant. advance: called after each few windows.
     """
-    nats, likeliest = [], []
-    for loss, best in _predicted(params, config, text.rows, variant, advance):
-        nats.append(loss.sum(axis=-1))
-        likeliest.append(best)
-    return TextScores(np.concatenate(nats) / math.log(2), np.concatenate(likeliest))
+    read = read_prompts_with(params, config, text.rows, advance, variant.attend)
+    return TextScores(
+        np.sum(read["nats"], axis=-1, where=text.counted, dtype=np.float64) / math.log(2), read["likeliest"]
+    )
 
 
 def task_scores(
     params: Params, config: DecoderConfig, solutions: Solutions, variant: Variant, advance: Callable[[], None]
 ) -> TaskScores:
-    """Of all problems, a few at a time; arguments as for `text_scores`."""
-    chunks = list(_predicted(params, config, solutions.tokens, variant, advance))
-    loss, best = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
-    right = (best == solutions.tokens[:, 1:]) | ~solutions.learned
-    return TaskScores(right.all(axis=-1), np.exp(-np.sum(loss * solutions.learned, axis=-1)))
-
-
-def _predicted(params: Params, config: DecoderConfig, rows: np.ndarray, variant: Variant, advance: Callable[[], None]):
-    """(loss in nats, likeliest token), "row place", of parts of the rows."""
-    for first in range(0, len(rows), _AT_ONCE):
-        part = rows[first : first + _AT_ONCE]
-        filled = np.pad(part, ((0, _AT_ONCE - len(part)), (0, 0)))
-        loss, best = _program(params, jnp.asarray(filled), config=config, attend=variant.attend)
-        advance()
-        yield np.asarray(loss, np.float64)[: len(part)], np.asarray(best)[: len(part)]
-
-
-@partial(jax.jit, static_argnames=("config", "attend"))
-def _program(
-    params: Params, rows: Int[Array, "row place"], *, config: DecoderConfig, attend: Any
-) -> tuple[Float[Array, "row next_place"], Int[Array, "row next_place"]]:
-    logits = forward_text(params, config, rows[:, :-1], attend=attend).logits
-    loss = optax.softmax_cross_entropy_with_integer_labels(logits, rows[:, 1:])
-    return loss, jnp.argmax(logits, axis=-1)
-
-
-def calls(count: int) -> int:
-    """How often `advance` is called over so many rows."""
-    return -(-count // _AT_ONCE)
+    """Of all problems, some at a time; arguments as for `text_scores`."""
+    read = read_prompts_with(params, config, solutions.tokens, advance, variant.attend)
+    right = (read["likeliest"] == solutions.tokens[:, 1:]) | ~solutions.learned
+    nats = np.sum(read["nats"], axis=-1, where=solutions.learned, dtype=np.float64)
+    return TaskScores(right.all(axis=-1), np.exp(-nats))
 
 
 class Scores(NamedTuple):
@@ -258,11 +264,10 @@ def _plain(interval: Interval) -> dict[str, float]:
 
 def variant_rows(scores: Mapping[Variant, Scores], text: Text) -> list[dict[str, Any]]:
     """A row for each variant: bits per byte, agreement with the float network, share of arithmetic solved."""
-    exact = scores[FLOAT].text.likeliest
-    places = np.full(len(exact), exact.shape[1])
+    exact, places = scores[FLOAT].text.likeliest, text.counted.sum(axis=-1)
     rows = []
     for variant, scored in scores.items():
-        same = np.sum(scored.text.likeliest == exact, axis=-1)
+        same = np.sum((scored.text.likeliest == exact) & text.counted, axis=-1)
         row = {
             "variant": variant.name,
             "bits_per_weight": scored.bits_per_weight,
@@ -272,15 +277,18 @@ def variant_rows(scores: Mapping[Variant, Scores], text: Text) -> list[dict[str,
         if scored.task is not None:
             ones = np.ones(len(scored.task.greedy))
             row["arithmetic_greedy"] = _plain(bootstrap(np.divide, scored.task.greedy, ones))
-            row["arithmetic_sampled"] = _plain(bootstrap(np.divide, scored.task.chance, ones))
+            if scored.task.chance is not None:
+                row["arithmetic_sampled"] = _plain(bootstrap(np.divide, scored.task.chance, ones))
         rows.append(row)
     return rows
 
 
-def comparison_rows(scores: Mapping[Variant, Scores]) -> list[dict[str, Any]]:
+def comparison_rows(
+    scores: Mapping[Variant, Scores], pairs: Sequence[tuple[Variant, Variant]] = COMPARISONS
+) -> list[dict[str, Any]]:
     """A row for each pair: relative difference in bits per byte, differences in shares, over the same windows and problems."""
     rows = []
-    for one, other in COMPARISONS:
+    for one, other in pairs:
         if one not in scores or other not in scores:
             continue
         mine, theirs = scores[one], scores[other]
@@ -289,6 +297,8 @@ def comparison_rows(scores: Mapping[Variant, Scores]) -> list[dict[str, Any]]:
         if mine.task is not None and theirs.task is not None:
             ones = np.ones(len(mine.task.greedy))
             for name in ("greedy", "chance"):
+                if getattr(mine.task, name) is None:
+                    continue
                 difference = getattr(mine.task, name).astype(float) - getattr(theirs.task, name)
                 row[f"arithmetic_{'sampled' if name == 'chance' else name}_difference"] = _plain(
                     bootstrap(np.divide, difference, ones)
@@ -331,12 +341,14 @@ def measure(model: str, settings: Settings, reporter: Reporter, variants: Sequen
     solver_stored = target_params(solver.params)
     chosen = [FLOAT, *(variant for variant in variants if variant != FLOAT)]
     by_variant: dict[Variant, Scores] = {}
-    with reporter.bar("variants", len(chosen) * (calls(settings.windows) + calls(settings.problems))) as bar:
+    chunks = num_chunks(settings.windows) + num_chunks(settings.problems)
+    with reporter.bar("variants", len(chosen) * chunks) as bar:
         for variant in chosen:
-            scores = text_scores(variant.params(stored), loaded.config, text, variant, bar.advance)
+            scores = text_scores(*variant.network(stored, loaded.config), text, variant, bar.advance)
             task = None
             if settings.problems:
-                task = task_scores(variant.params(solver_stored), solver.config, solutions, variant, bar.advance)
+                solving = variant.network(solver_stored, solver.config)
+                task = task_scores(*solving, solutions, variant, bar.advance)
             by_variant[variant] = Scores(bits_per_weight(variant, stored, loaded.config), scores, task)
     comparisons = comparison_rows(by_variant)
     return {

@@ -17,6 +17,7 @@ from jaxspec.settings.draft_kinds import SELF, NetworkKnobSettings, check_draft_
 from jaxspec.settings.fields import setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.schemes import SCHEME_FACTS, all_knobs, names_that
+from jaxspec.studies.scale.config import Task
 from jaxspec.studies.study import Study, help_beside, run_directory
 
 #: Stands alone for an empty list.
@@ -109,10 +110,10 @@ class CompareConfig(StopwatchSettings, NetworkKnobSettings, CommonConfig):
         "Run directories of jaxspec tune, separated by commas, whose tuned self-drafts are compared too.",
         unset="none",
     )
-    task: Literal["python", "arithmetic", "none"] | None = setting(
+    task: Literal[Task, "none"] | None = setting(
         None,
         "Problems for every decoded network, whose answers a program checks: functions of the text to complete (python), sums "
-        "in steps (arithmetic), or none.",
+        "in steps (arithmetic), sums in words through the chat template (word-problems), or none.",
         unset="arithmetic with embedded-arithmetic, otherwise python where the text has functions",
         # Of the 24 problems of a quick run the interval is as wide as most differences, and each network answers them all.
         quick=NONE,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 
 from jaxspec.compress.knobs import Knobs, check_stored_dtype, knobs_of_result
 from jaxspec.compress.schemes import find_scheme
@@ -49,17 +49,20 @@ class CheckedTask:
     reader: Network
 
     @cached_property
-    def _prompts(self) -> tuple[np.ndarray, np.ndarray]:
+    def prompts(self) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens of the problems, "problem place", and how many each has."""
         return padded([self.reader.encoded(prompt) for prompt in self.problems.prompts])
 
-    def answers(self, params: Params, config: DecoderConfig, advance: Callable[[], None]) -> list[list[bytes]]:
-        """Of a network, one answer to each problem.
+    def written(
+        self, params: Params, config: DecoderConfig, advance: Callable[[], None]
+    ) -> Int[np.ndarray, "problem place"]:
+        """What a network writes behind each problem, greedily: tokens, −1 behind the last.
 
         Args:
             config: with the form in which the network keeps its KV cache.
             advance: called after each chunk of problems.
         """
-        prompts, lengths = self._prompts
+        prompts, lengths = self.prompts
         most = self.settings.most_tokens
         continued = continue_texts(
             params,
@@ -74,11 +77,11 @@ class CheckedTask:
             ),
             advance=advance,
         )
-        rows = generated_tokens(continued["tokens"], lengths, continued["generated"], most)
-        return [[self._answer(number, row[row >= 0])] for number, row in enumerate(rows)]
+        return generated_tokens(continued["tokens"], lengths, continued["generated"], most)
 
-    def right(self, answers: list[list[bytes]]) -> Arrays:
-        """Which of these answers are right: `right`, " problem"."""
+    def right(self, written: Int[np.ndarray, "problem place"]) -> Arrays:
+        """Which problems were answered rightly: `right`, " problem"."""
+        answers = [[self._answer(number, row[row >= 0])] for number, row in enumerate(written)]
         return {"right": self.problems.right(range(len(answers)), answers)[:, 0]}
 
     def _answer(self, problem: int, tokens: np.ndarray) -> bytes:

@@ -21,6 +21,7 @@ from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.kv import stored_kv
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.compress.weights import sum_of_squares
+from jaxspec.models.blocks.interface import Attend
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
 from jaxspec.models.mesh import filled_rows, mesh_of, on_host, split_rows
@@ -56,29 +57,34 @@ _SAMPLE = 128
 
 
 def read_prompts_with(
-    params: Params, config: DecoderConfig, prompts: Int[np.ndarray, "prompt token"], advance: Callable[[], None]
+    params: Params,
+    config: DecoderConfig,
+    prompts: Int[np.ndarray, "prompt token"],
+    advance: Callable[[], None],
+    attend: Attend | None = None,
 ) -> Arrays:
     """Nats of each token of the prompts but the first, and the likeliest token in its place; "prompt place".
 
     Args:
         config: with the form in which the network keeps its KV cache.
         advance: called after each chunk of prompts.
+        attend: see `StepInput`.
     """
     parts: dict[str, list[np.ndarray]] = {"nats": [], "likeliest": []}
     for chunk in prompt_chunks(prompts, mesh_of(params)):
-        nats, likeliest = on_host(_read(params, config, *split_rows(params, chunk.prompts)))
+        nats, likeliest = on_host(_read(params, config, *split_rows(params, chunk.prompts), attend=attend))
         parts["nats"].append(np.asarray(nats)[: chunk.real])
         parts["likeliest"].append(np.asarray(likeliest)[: chunk.real])
         advance()
     return {name: np.concatenate(arrays) for name, arrays in parts.items()}
 
 
-@partial(jax.jit, static_argnames="config")
+@partial(jax.jit, static_argnames=("config", "attend"))
 def _read(
-    params: Params, config: DecoderConfig, tokens: Int[Array, "batch token"]
+    params: Params, config: DecoderConfig, tokens: Int[Array, "batch token"], *, attend: Attend | None
 ) -> tuple[Float[Array, "batch place"], Int[Array, "batch place"]]:
     # A prompt of one token has nothing to predict, and a pass needs a token.
-    logits = forward_text(params, config, tokens, kv_codec=stored_kv(config)).logits[:, :-1]
+    logits = forward_text(params, config, tokens, kv_codec=stored_kv(config), attend=attend).logits[:, :-1]
     own = jnp.take_along_axis(jax.nn.log_softmax(logits), tokens[:, 1:, None], axis=-1)[..., 0]
     return -own, jnp.argmax(logits, axis=-1)
 
@@ -288,8 +294,8 @@ class CompareStages:
 
         def compute() -> Arrays:
             with self.work.bar(f"answering the problems with {name}", len(task.problems.prompts)) as bar:
-                answers = task.answers(params(), config, bar.advance)
-            return self.work.stages.processes.run_on_rank0(lambda: task.right(answers))
+                written = task.written(params(), config, bar.advance)
+            return self.work.stages.processes.run_on_rank0(lambda: task.right(written))
 
         return self.work.stages.run(f"answered/{name}", compute)["right"]
 

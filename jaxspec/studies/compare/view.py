@@ -73,6 +73,7 @@ TERMINAL_COLUMNS = terminal_columns(PAGE_COLUMNS)
 _TASKS = {
     "python": "{:.0f} functions of the held-out text whose bodies are written, right where the whole parses",
     "arithmetic": "{:.0f} sums worked out in steps, right where the last step is the value",
+    "word-problems": "{:.0f} sums asked in words, right where the answer's last number is the value",
 }
 
 

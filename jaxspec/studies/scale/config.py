@@ -18,7 +18,7 @@ from jaxspec.settings.schemes import WidthScheme
 from jaxspec.studies.study import Plot, Study, help_beside, run_directory
 
 #: Tasks whose answers can be checked.
-Task = Literal["python", "arithmetic"]
+Task = Literal["python", "arithmetic", "word-problems"]
 
 
 #: Programs that look at Python, each stricter than the one before.
@@ -43,7 +43,7 @@ JUDGE = "embedded-judge"
 
 
 #: Tokens of a sample unless a user says otherwise.
-_TOKENS = {"python": 256, "arithmetic": 64}
+_TOKENS = {"python": 256, "arithmetic": 64, "word-problems": 64}
 
 
 def _check_methods(names: tuple[str, ...]) -> None:
@@ -75,7 +75,9 @@ class ScaleConfig(ParallelSettings, AcceptanceSettings):
         names=named_networks,
     )
     task: Task = setting(
-        "python", "Problems. python: write the body of a function of the text. arithmetic: work out a sum in steps."
+        "python",
+        "Problems. python: write the body of a function of the text. arithmetic: work out a sum in steps. word-problems: "
+        "answer a question in words, asked through the chat template; right where the last number is.",
     )
     samples: tuple[int, ...] = setting(
         (1, 2, 4, 8, 16), "Budgets N: samples of each problem, separated by commas.", low=1, high=1024
@@ -170,9 +172,9 @@ class ScaleConfig(ParallelSettings, AcceptanceSettings):
             raise InputError(
                 "method majority came, and functions have no answers to count; leave it out, or give --task arithmetic"
             )
-        if self.score == "judge" and self.judge is None and self.task == "python":
+        if self.score == "judge" and self.judge is None and self.task != "arithmetic":
             raise InputError(
-                "score is 'judge', and no judge of Python is shipped; name one with --judge, or leave score out"
+                f"score is 'judge', and no judge of {self.task} is shipped; name one with --judge, or leave score out"
             )
         if len(self.model) > 1 and len(self.architecture) == 1 and self.architecture != ("own",):
             raise InputError(
@@ -192,7 +194,7 @@ class ScaleConfig(ParallelSettings, AcceptanceSettings):
     @property
     def methods(self) -> tuple[str, ...]:
         """Those asked for, or all that the task has."""
-        return self.method or tuple(name for name in METHODS if name != "majority" or self.task == "arithmetic")
+        return self.method or tuple(name for name in METHODS if name != "majority" or self.task != "python")
 
     @property
     def runs_code(self) -> bool:

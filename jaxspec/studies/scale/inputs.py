@@ -17,7 +17,7 @@ from jaxspec.compress.schemes import find_scheme
 from jaxspec.compress.weights import target_network
 from jaxspec.errors import InputError
 from jaxspec.models.architecture import architecture_of
-from jaxspec.models.chat_template import load_chat_template
+from jaxspec.models.chat_template import ChatTemplate, load_chat_template
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import check_model, load_model, model_place
@@ -27,6 +27,7 @@ from jaxspec.models.stored import as_computed
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
 from jaxspec.scaling.tasks.arithmetic import END, STEP_END, Problem, answer_of, problems
 from jaxspec.scaling.tasks.python import function_of, function_prompts
+from jaxspec.scaling.tasks.word_problems import TEXT_END, last_number, word_problems
 from jaxspec.scaling.verifiers import compiles, doctests_hold, isolation, parses
 from jaxspec.scaling.verifiers.judge import Judge
 from jaxspec.settings.common import PARALLEL
@@ -50,8 +51,8 @@ from jaxspec.tuning.calibration import target_params
 NO_ANSWER = -1
 
 
-#: Bytes after which a step of a function ends, for beams.
-_LINE_END = b"\n"
+#: Bytes after which a step of a function or of an answer in words ends, for beams.
+_LINE_END, _SENTENCE_END = b"\n", b".\n"
 
 
 _CHECKS = {"parses": parses, "compiles": compiles}
@@ -106,11 +107,17 @@ class PythonProblems:
 
 @dataclasses.dataclass(frozen=True)
 class ArithmeticProblems:
-    """Sums that are worked out in steps; right where the last step is the value. Members are those of `PythonProblems`."""
+    """Sums that are worked out in steps or in words; right where the answer's number is the value. Members are those of
+    `PythonProblems`.
+
+    Attributes:
+        number: of a completion up to its end; None where it has none.
+    """
 
     problems: Sequence[Problem]
     step_end: bytes = STEP_END
     end: bytes = END
+    number: Callable[[bytes], int | None] = answer_of
 
     @property
     def prompts(self) -> Sequence[bytes]:
@@ -131,7 +138,7 @@ class ArithmeticProblems:
 
     def answers(self, problem: int, completions: Sequence[bytes]) -> Int[np.ndarray, " sample"]:
         """See `PythonProblems`."""
-        answers = [answer_of(completion[: self.answer_bytes(problem, completion)]) for completion in completions]
+        answers = [self.number(completion[: self.answer_bytes(problem, completion)]) for completion in completions]
         return np.array([NO_ANSWER if value is None else value for value in answers])
 
     def right_answer(self, problem: int) -> int:
@@ -155,12 +162,15 @@ def make_problems(config: ScaleConfig, text: TextSplit | None, tokenizer: Tokeni
     """The problems that a configuration names, the same for all networks.
 
     Args:
-        text, tokenizer: where functions come from; None for arithmetic.
+        text, tokenizer: where functions come from; None for sums.
     Raises:
         InputError: the text has fewer than two functions.
     """
     if config.task == "arithmetic":
         return ArithmeticProblems(problems(config.prompts, seed=config.seed))
+    if config.task == "word-problems":
+        asked = word_problems(config.prompts, seed=config.seed)
+        return ArithmeticProblems(asked, step_end=_SENTENCE_END, end=TEXT_END, number=last_number)
     assert text is not None
     assert tokenizer is not None
     ends = (*text.held_out_starts[1:], len(text.held_out))
@@ -179,7 +189,7 @@ def make_problems(config: ScaleConfig, text: TextSplit | None, tokenizer: Tokeni
 
 
 #: Stands for the end of a text: a line that is part of no function before it.
-_TEXT_END = b"\n0"
+_LAST_LINE = b"\n" + TEXT_END
 
 
 #: Tokens of a vocabulary of bytes.
@@ -193,6 +203,7 @@ class Network:
     Attributes:
         scheme: of storage, which may change the network.
         end_tokens: its own, which end a text.
+        template: writes each prompt as a user's message; None: prompts are texts to go on from.
         stream, mesh: where its weights lie (see `load_target`).
     """
 
@@ -201,6 +212,7 @@ class Network:
     tokenizer: Tokenizer
     scheme: str
     end_tokens: tuple[int, ...] = ()
+    template: ChatTemplate | None = None
     stream: bool = False
     mesh: tuple[int, int] | None = None
     _encoded: dict[bytes, np.ndarray] = dataclasses.field(default_factory=dict)  # by prompt
@@ -243,15 +255,19 @@ class Network:
         """A prompt as tokens; half a character at its beginning, as a cut leaves it, is dropped where tokens are not bytes."""
         if prompt not in self._encoded:
             text = prompt if self._of_bytes else prompt.decode(errors="ignore")
-            self._encoded[prompt] = self.tokenizer.encode(text)
+            if self.template is not None:
+                asked = [{"role": "user", "content": prompt.decode()}]
+                text = self.template.render(asked, begin_answer=True)
+            # A template writes the special tokens itself.
+            self._encoded[prompt] = self.tokenizer.encode(text, special_tokens=self.template is None)
         return self._encoded[prompt]
 
     def decoded(self, tokens: Int[np.ndarray, " token"]) -> bytes:
-        """Bytes that tokens behind a prompt stand for; a token of the network's own that ends a text is `_TEXT_END`."""
+        """Bytes that tokens behind a prompt stand for; a token of the network's own that ends a text is `_LAST_LINE`."""
         over = len(tokens) > 0 and int(tokens[-1]) in self.end_tokens
         tokens = tokens[:-1] if over else tokens
         text = bytes(tokens.astype(np.uint8)) if self._of_bytes else self.tokenizer.continuation(tokens).encode()
-        return text + _TEXT_END if over else text
+        return text + _LAST_LINE if over else text
 
     def stop(self, problems: Problems) -> Int[np.ndarray, " stop"]:
         """Tokens that end a sample."""
@@ -290,11 +306,17 @@ def check_network(name: str, config: ScaleConfig) -> Network:
     """A network without its weights.
 
     Raises:
-        InputError: it cannot be read.
+        InputError: it cannot be read, or is asked in words and has no chat template.
     """
     place, shape = model_place(name), check_model(name, codes=not SCHEME_FACTS[config.scheme].takes_bits)
     tokenizer = load_tokenizer(place, vocab_size=shape.vocab_size)
-    return Network(name, shape, tokenizer, config.scheme, end_tokens(place, vocab_size=shape.vocab_size))
+    template = load_chat_template(place) if config.task == "word-problems" else None
+    if config.task == "word-problems" and template is None:
+        raise InputError(
+            f"task 'word-problems' asks through a chat template, and model {name!r} has none; give a network that answers "
+            "questions, or --task arithmetic"
+        )
+    return Network(name, shape, tokenizer, config.scheme, end_tokens(place, vocab_size=shape.vocab_size), template)
 
 
 def check_length(network: Network, config: ScaleConfig, problems: Problems) -> tuple[str, ...]:

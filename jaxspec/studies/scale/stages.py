@@ -131,7 +131,7 @@ class ScaleStages:
             "score": np.zeros(shape),
             "answer": np.full(shape, NO_ANSWER),
         }
-        completions = []
+        completions, stop = [], network.stop(self.problems)
         for row, problem in enumerate(part):
             samples = sample_continuations(
                 network.params,
@@ -142,7 +142,7 @@ class ScaleStages:
                 seed=jax.random.key(self.config.seed),
                 prompt_id=problem,
                 decoding=self.decoding,
-                stop=network.stop(self.problems),
+                stop=stop,
             )
             spent, ended = self._ends(network, problem, samples)
             texts = [network.decoded(text[:size]) for text, size in zip(samples.texts(), spent, strict=True)]
@@ -155,7 +155,7 @@ class ScaleStages:
     def _searched(self, name: str, samples: int, part: list[int]) -> Arrays:
         network, (beams, copies) = self.networks[name], beams_of(samples)
         most, numbers, answers = self.config.most_tokens, [], []
-        ends = tuple(network.tokens_with(self.problems.step_end).tolist())
+        ends, stop = tuple(network.tokens_with(self.problems.step_end).tolist()), network.stop(self.problems)
         search = BeamSearch(beams, copies, steps=most, step_tokens=most, num_tokens=most, step_end=ends)
         for problem in part:
 
@@ -173,7 +173,7 @@ class ScaleStages:
                 seed=jax.random.key(self.config.seed),
                 prompt_id=problem,
                 decoding=self.decoding,
-                stop=network.stop(self.problems),
+                stop=stop,
                 done=lambda samples, problem=problem: self._ends(network, problem, samples)[1],
             )
             spent, ended = self._ends(network, problem, result.samples)

@@ -42,7 +42,7 @@ def test_greedy_answers_are_those_of_one_sample_without_chance(network):
     params, config = network
     task, reason = check_task(*checked({"model": "embedded-arithmetic", "problems": 6}))
     assert (task.settings.task, reason) == ("arithmetic", None)
-    right = task.right(task.answers(params, config, lambda: None))["right"]
+    right = task.right(task.written(params, config, lambda: None))["right"]
     wanted = []
     for problem in task.problems.problems:
         prompt = np.frombuffer(problem.text, np.uint8).astype(np.int32)

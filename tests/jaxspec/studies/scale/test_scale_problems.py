@@ -80,6 +80,39 @@ def test_sums_end_with_their_stop():
     assert found.prompts != make_problems(settings(task="arithmetic", seed=4), None, None).prompts
 
 
+def test_word_problems_end_with_the_text_and_their_last_number_counts():
+    found = make_problems(settings(task="word-problems", seed=3), None, None)
+    value = found.right_answer(1)
+    texts = [
+        f"{value + 1} and {value}.\n\0".encode(),
+        f"{value}.".encode(),
+        f"{value}, so {value + 1}\0".encode(),
+        b"\0",
+    ]
+    assert found.right([1], [texts]).tolist() == [[True, False, False, False]]
+    assert found.answers(1, texts).tolist() == [value, NO_ANSWER, value + 1, NO_ANSWER]
+    assert found.answer_bytes(1, texts[0] + b"junk") == len(texts[0])
+
+
+class Asked:
+    """In place of a chat template."""
+
+    def render(self, messages, *, begin_answer):
+        assert begin_answer
+        return "".join(f"<{message['role']}>{message['content']}<bot>" for message in messages)
+
+
+def test_a_network_with_a_template_is_asked_and_ends_with_its_own_token():
+    sums = make_problems(settings(task="word-problems"), None, None)
+    chat = Network("chat", SHAPE, ByteTokenizer(), "bf16", (7,), Asked())
+    assert bytes(chat.encoded(b"1 + 1?").astype(np.uint8)) == b"<user>1 + 1?<bot>"
+    answer = np.array([*b"so 2.", 7])
+    assert chat.decoded(answer) == b"so 2.\n\0"
+    assert chat.spent(sums, 0, answer) == 6
+    assert chat.spent(sums, 0, answer[:-1]) is None
+    assert chat.stop(sums).tolist() == [0, 7]
+
+
 def test_ends_are_found_in_tokens_of_any_kind():
     sums = make_problems(settings(task="arithmetic"), None, None)
     words = Network("words", dataclasses.replace(SHAPE, vocab_size=len(WORDS)), WordTokenizer(), "bf16")

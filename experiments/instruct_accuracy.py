@@ -37,6 +37,8 @@ from experiments.papers.mobile_npu.accuracy import (
 )
 from experiments.real_network import questions, user
 from jaxspec.models.chat_template import load_chat_template
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import model_place
 from jaxspec.partial_files import to_json, write_text
 from jaxspec.runs import Reporter
@@ -119,7 +121,7 @@ class Measuring:
         sample = calibration_sample(*network, self._calibrating)
         return Calibration(norms, sample)
 
-    def _made(self, scheme: str) -> Any:
+    def _made(self, scheme: str) -> tuple[Params, DecoderConfig]:
         calibration = self.calibration if scheme in BASELINES else None
         return Variant(scheme).network(self.loaded.params, self.loaded.config, calibration)
 
@@ -204,7 +206,9 @@ def measure(
     """
     texts: dict[Variant, TextScores] = {}
     tasks: dict[Variant, TaskScores] = {}
-    for results, step in ((texts, measuring.read), (tasks, measuring.solved)):
+    steps: tuple[tuple[dict[Variant, Any], Callable[[Variant], Any]], ...]
+    steps = (texts, measuring.read), (tasks, measuring.solved)
+    for results, step in steps:
         for variant in variants:
             results[variant] = step(variant)
             keep(document(measuring, texts, tasks))

@@ -72,7 +72,7 @@ _FLOAT_BITS = 16.0
 class Calibration(NamedTuple):
     """What fitted compressions know of calibration text: arguments of `fitted_network`."""
 
-    norms: Mapping[str, np.ndarray]
+    norms: Mapping[str, Any]
     sample: CalibrationSample
 
 
@@ -231,9 +231,8 @@ def text_scores(
         params, config: of the variant. advance: called after each few windows.
     """
     read = read_prompts_with(params, config, text.rows, advance, variant.attend)
-    return TextScores(
-        np.sum(read["nats"], axis=-1, where=text.counted, dtype=np.float64) / math.log(2), read["likeliest"]
-    )
+    nats = np.sum(read["nats"].astype(np.float64), axis=-1, where=text.counted)
+    return TextScores(nats / math.log(2), read["likeliest"])
 
 
 def task_scores(
@@ -242,7 +241,7 @@ def task_scores(
     """Of all problems, some at a time; arguments as for `text_scores`."""
     read = read_prompts_with(params, config, solutions.tokens, advance, variant.attend)
     right = (read["likeliest"] == solutions.tokens[:, 1:]) | ~solutions.learned
-    nats = np.sum(read["nats"], axis=-1, where=solutions.learned, dtype=np.float64)
+    nats = np.sum(read["nats"].astype(np.float64), axis=-1, where=solutions.learned)
     return TaskScores(right.all(axis=-1), np.exp(-nats))
 
 

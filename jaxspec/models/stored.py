@@ -31,10 +31,14 @@ def as_stored(params: Any) -> Any:
     return jax.tree.map(lambda leaf: stack_of(leaf) if len(leaf.shape) > 1 else leaf, params, is_leaf=is_matrix)
 
 
-def as_computed(params: Any) -> Any:
+def as_computed(params: Any, *, small: int = SMALL) -> Any:
     """Parameters to decode with: float32 values of a small network, in the form that products of few rows read fastest; those
-    of a large or streamed one, and codes, as they are stored."""
-    if is_streamed(params) or sum(leaf.size for leaf in jax.tree.leaves(params, is_leaf=is_matrix)) > SMALL:
+    of a large or streamed one, and codes, as they are stored.
+
+    Args:
+        small: most parameters of a small network.
+    """
+    if is_streamed(params) or sum(leaf.size for leaf in jax.tree.leaves(params, is_leaf=is_matrix)) > small:
         return params
     return _widened(params)
 

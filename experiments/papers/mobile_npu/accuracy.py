@@ -65,6 +65,9 @@ __all__ = [
 ]
 
 
+#: Most parameters of a network that is held in float32: a gigabyte.
+_WIDENED = 1 << 28
+
 #: Bits per weight of the network as it was trained.
 _FLOAT_BITS = 16.0
 
@@ -108,8 +111,11 @@ class Variant:
         """
         if self.scheme in COMPRESSIONS:
             assert calibration is not None
-            return as_computed(fitted_network(self.scheme, stored, *calibration)), fitted_config(self.scheme, config)
-        return as_computed(target_network(find_scheme(self.scheme), stored) if self.scheme else stored), config
+            made, config = fitted_network(self.scheme, stored, *calibration), fitted_config(self.scheme, config)
+        else:
+            made = target_network(find_scheme(self.scheme), stored) if self.scheme else stored
+        # Otherwise a scheme would make its matrices anew in each step.
+        return as_computed(made, small=_WIDENED), config
 
 
 #: What all others are compared with.

@@ -12,6 +12,7 @@ from experiments.papers.mobile_npu.accuracy import (
     task_scores,
     text_scores,
 )
+from jaxspec.compress.kv import stored_kv
 from jaxspec.models import DecoderConfig
 from jaxspec.models.decoder import forward_text, init_params
 
@@ -30,7 +31,8 @@ def params():
 def test_scores_are_those_of_the_logits(params):
     rows = np.random.default_rng(1).integers(0, 11, (3, 8)).astype(np.int32)
     calls = []
-    logits = np.asarray(forward_text(params, CONFIG, jnp.asarray(rows[:, :-1])).logits, np.float64)
+    cached = stored_kv(CONFIG)  # in which a network decodes too
+    logits = np.asarray(forward_text(params, CONFIG, jnp.asarray(rows[:, :-1]), kv_codec=cached).logits, np.float64)
     log_chance = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
     chance = np.take_along_axis(log_chance, rows[:, 1:, None], axis=-1)[..., 0]
     counted = np.arange(7) > np.arange(3)[:, None]

@@ -54,6 +54,8 @@ def test_every_variant_has_its_text_and_its_task_and_a_second_run_reads_them(cha
     assert (found["questions"], found["counted_bytes"]) == (6, found["counted_tokens"])
     exact, groups, half, pruned = found["variants"]
     assert exact["agreement"]["value"] == 1.0
+    # Half of the weights, and a bit for the place of each.
+    assert [row["bits_per_weight"] for row in found["variants"]] == [16.0, 4.5, 4.5, pytest.approx(9.0, rel=1e-3)]
     assert exact["bits_per_byte"]["value"] < pruned["bits_per_byte"]["value"]
     assert half["bits_per_byte"]["value"] == pytest.approx(groups["bits_per_byte"]["value"], rel=1e-3)
     assert all(0.0 <= row["arithmetic_greedy"]["value"] <= 1.0 for row in found["variants"])

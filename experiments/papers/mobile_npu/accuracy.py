@@ -136,7 +136,7 @@ def bits_per_weight(variant: Variant, stored: Params, config: DecoderConfig) -> 
     if not variant.scheme:
         return _FLOAT_BITS
     if variant.scheme in COMPRESSIONS:
-        return float(next(iter(fitted_footprint(variant.scheme).target_weight_bits.values())))
+        return float(fitted_footprint(variant.scheme).target_weight_bits[config.matrix_kinds[0]])
     scheme, total, bits = find_scheme(variant.scheme), 0, 0.0
     defaults = {name: jnp.asarray(value, jnp.float32) for name, value in knob_defaults(scheme).items()}
     for kind in config.matrix_kinds:

@@ -158,6 +158,12 @@ class Measuring:
             right = right & self._stage("kept", variant, len(written), kept)["kept"]
         return TaskScores(right)
 
+    def finished(self, scheme: str) -> float:
+        """Share of answers that end within `Settings.tokens`: others are wrong, whatever they would have come to."""
+        reader, problems = self.task.reader, self.task.problems
+        ends = [reader.spent(problems, i, row[row >= 0]) is not None for i, row in enumerate(self.written(scheme))]
+        return float(np.mean(ends))
+
     def _kept(self, variant: Variant, written: np.ndarray, advance: Callable[[], None]) -> np.ndarray:
         prompts, lengths = self.task.prompts
         tokens = np.pad(prompts, ((0, 0), (0, written.shape[1])))
@@ -183,13 +189,17 @@ def document(
     """What is measured so far."""
     text, bits = measuring.text, measuring.bits_per_weight
     scores = {variant: Scores(bits(variant), read, tasks.get(variant)) for variant, read in texts.items()}
+    rows = variant_rows(scores, text)
+    for variant, row in zip(texts, rows, strict=True):
+        if variant in tasks:
+            row["arithmetic_finished"] = measuring.finished(variant.scheme)
     return {
         "schema_version": 1,
         "settings": dataclasses.asdict(measuring.settings),
         "questions": len(text.rows),
         "counted_tokens": int(text.counted.sum()),
         "counted_bytes": int(text.num_bytes.sum()),
-        "variants": variant_rows(scores, text),
+        "variants": rows,
         "comparisons": comparison_rows(scores, PAIRS),
         "status": "measured",
         "versions": versions(),

@@ -58,7 +58,10 @@ def test_every_variant_has_its_text_and_its_task_and_a_second_run_reads_them(cha
     assert [row["bits_per_weight"] for row in found["variants"]] == [16.0, 4.5, 4.5, pytest.approx(9.0, rel=1e-3)]
     assert exact["bits_per_byte"]["value"] < pruned["bits_per_byte"]["value"]
     assert half["bits_per_byte"]["value"] == pytest.approx(groups["bits_per_byte"]["value"], rel=1e-3)
-    assert all(0.0 <= row["arithmetic_greedy"]["value"] <= 1.0 for row in found["variants"])
+    # The network ends no answer, having no token for it, so that none is right.
+    assert {(row["arithmetic_greedy"]["value"], row["arithmetic_finished"]) for row in found["variants"]} == {
+        (0.0, 0.0)
+    }
     pairs = [(row["variant"], row["beside"]) for row in found["comparisons"]]
     assert pairs == [("q4_0", "float"), ("wanda-50", "float")]
     again = run()

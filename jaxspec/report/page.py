@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.resources
+import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -157,9 +158,9 @@ class Page:
     captions: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def read(cls, path: Path) -> Page:
+    def read(cls, path: str | os.PathLike[str]) -> Page:
         """The page whose words are in a TOML file."""
-        words: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        words: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         for name in {"summary", "assumptions"} & words.keys():
             words[name] = tuple(words[name])
         return cls(**words)

@@ -174,7 +174,8 @@ class ScaleConfig(ParallelSettings, AcceptanceSettings):
             )
         if self.score == "judge" and self.judge is None and self.task != "arithmetic":
             raise InputError(
-                f"score is 'judge', and no judge of {self.task} is shipped; name one with --judge, or leave score out"
+                f"score is 'judge', and a judge of arithmetic alone is shipped, none of {self.task}; name one with --judge, or "
+                "leave score out"
             )
         if len(self.model) > 1 and len(self.architecture) == 1 and self.architecture != ("own",):
             raise InputError(

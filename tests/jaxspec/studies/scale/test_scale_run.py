@@ -127,7 +127,7 @@ def test_python_with_two_networks_and_a_measured_draft(settings, tmp_path, capsy
     ("given", "message"),
     [
         ({"task": "python", "method": "majority"}, "functions have no answers to count"),
-        ({"task": "python", "score": "judge"}, "no judge of Python is shipped"),
+        ({"task": "python", "score": "judge"}, "a judge of arithmetic alone is shipped"),
         ({"model": "a,b"}, "2 models and one architecture came"),
         ({"draft": "self"}, "with --acceptance"),
         ({"judge": "x"}, "score likelihood asks no judge"),

@@ -38,7 +38,6 @@ from hwmodels.catalog.entries import (
 )
 from hwmodels.catalog.forms import GIVEN
 from hwmodels.catalog.units import calibrated_sources
-from hwmodels.compute.vector_tile_kernels import VectorTileKernels
 from hwmodels.device import Device, ExtraRows
 from hwmodels.network.architecture import Architecture
 from hwmodels.numerics.fields import NOT_NEGATIVE
@@ -301,9 +300,10 @@ def with_engine(
     if engine == "llama.cpp" and entry.title.startswith("Apple"):
         engine = _METAL
     if weight_format is None and engine in engine_names() and (rows := engine_rows(engine)) is not None:
-        if engine == _MLX and _slug(name) in _LENT_BY_M3_ULTRA:
+        slug = _catalog_name(name)
+        if engine == _MLX and slug in _LENT_BY_M3_ULTRA:
             return _with_kernels_of_mlx(entry)
-        if engine != _MLX and isinstance(entry.device.matrix_unit, VectorTileKernels):
+        if engine != _MLX and slug == _TIMED_UNDER_MLX:
             entry = _without_kernels_of_mlx(entry)
         return _with_rows(_with_launches_of_metal(entry) if engine == _METAL else entry, rows)
     lent, title = lent_kernels(name) if entry.calibration is None else None, entry.title
@@ -344,9 +344,13 @@ class LentKernels(NamedTuple):
     source: str
 
 
+def _catalog_name(name: str) -> str | None:
+    return _slug(name) if _slug(name) in DEVICES else device_named(name)
+
+
 def lent_kernels(name: str) -> LentKernels | None:
     """Whose kernels a device of the catalog has with engines that nobody measured on it; None: nobody's."""
-    slug = _slug(name) if _slug(name) in DEVICES else device_named(name)
+    slug = _catalog_name(name)
     return None if slug is None else _lenders().get(slug)
 
 
@@ -406,6 +410,7 @@ _MEASURED_ON = {"a100-sxm": "a100-sxm-80gb"} | {name: name for name in ("l40s", 
 #: GPUs on which MLX's kernels are those of an M3 Ultra. Those of M1 and M2 convert bfloat16 in software, which its instructions
 #: do not count, and MLX has tiles for fewer rows there; an M5 has matrix units, and a published row of its own.
 _MLX = "mlx"
+_TIMED_UNDER_MLX = "m3-ultra"
 _LENT_BY_M3_ULTRA = ("m3", "m3-pro", "m3-max", "m4", "m4-pro", "m4-max")
 
 #: Rows from which on MLX uses tiles where a GPU is no Ultra, of large matrices.
@@ -414,7 +419,7 @@ _MLX_SWITCH_ROWS = (10.0, "MLX source code, mlx/backend/metal/quantized.cpp, get
 
 def _with_kernels_of_mlx(entry: DeviceEntry) -> DeviceEntry:
     """A GPU at its own rates with the vectors and tiles of MLX, as counted in its source code and timed on an M3 Ultra."""
-    like = _device_entry("m3-ultra")
+    like = _device_entry(_TIMED_UNDER_MLX)
     unit = dataclasses.replace(like.device.matrix_unit, switch_rows=_MLX_SWITCH_ROWS[0])
     of_like = {name: getattr(like.device, name) for name in ("compute_efficiency", "operator_latency_s")}
     device = dataclasses.replace(entry.device, matrix_unit=unit, **of_like)
@@ -439,9 +444,9 @@ def _with_launches_of_metal(entry: DeviceEntry) -> DeviceEntry:
     The efficiency of its memory is of large networks' steps; small ones, which draft, are bound by launches: Qwen3-0.6B in Q4_0
     takes 3.1 to 3.6 ms a token under llama.cpp on an Ultra (github.com/ggml-org/llama.cpp pull request 19390), its weights 0.5.
     """
-    like = _device_entry("m3-ultra")
+    like = _device_entry(_TIMED_UNDER_MLX)
     device = dataclasses.replace(entry.device, operator_latency_s=like.device.operator_latency_s)
-    source = f"transferred from m3-ultra: {like.sources['operator_latency_s']}"
+    source = f"transferred from {_TIMED_UNDER_MLX}: {like.sources['operator_latency_s']}"
     return dataclasses.replace(entry, device=device, sources=entry.sources | {"operator_latency_s": source})
 
 

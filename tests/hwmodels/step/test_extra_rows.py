@@ -1,5 +1,6 @@
 """Instructions of further rows: by hand, and as a part of every step that has them."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -48,6 +49,11 @@ def test_an_m3_ultra_has_kernels_of_mlx_with_mlx_alone():
     assert not any(
         leaf.startswith("matrix_unit.") for leaf in catalog.device_entry("m3-ultra", engine="llama.cpp").sources
     )
+
+
+def test_a_device_has_the_same_kernels_under_any_of_its_names():
+    for engine in ("llama.cpp", "mlx"):
+        chex.assert_trees_all_equal(*(catalog.device(name, engine=engine) for name in ("m4-pro", "Apple M4 Pro")))
 
 
 def test_mlx_multiplies_vectors_at_the_rate_of_each_gpu():

@@ -53,7 +53,7 @@ class Engine:
         scatter: kind of draft -> standard deviation of log speedup about predictions with `most`.
         notes: sentences for a reader.
         rows: what a product's rows take on devices without measured kernels; None: nothing beside the device's rates.
-        eager: whether the time of a step beside its kernels is that of launching each layer.
+        eager: whether the host launches each layer, which is the time of a step beside its kernels.
     """
 
     name: str | None

@@ -114,7 +114,7 @@ def _slug(name: str) -> str:
 @functools.cache
 def _dense_networks() -> dict[str, tuple[Architecture, float, float]]:
     """Name -> shapes, all parameters and those of a layer, of the catalog's networks whose layers are all alike."""
-    found = {}
+    networks = {}
     for name in catalog.architecture_names():
         one = catalog.architecture(name)
         unlike = (one.num_experts, one.num_window_layers, one.num_linear_layers, one.kv_lora_rank)
@@ -122,8 +122,8 @@ def _dense_networks() -> dict[str, tuple[Architecture, float, float]]:
             continue
         counts = {kind: float(count) for kind, count in parameters(one).items()}
         total = sum(counts.values())
-        found[name] = one, total, (total - counts["embed"] - counts["lm_head"]) / float(one.num_layers)
-    return found
+        networks[name] = one, total, (total - counts["embed"] - counts["lm_head"]) / float(one.num_layers)
+    return networks
 
 
 def _lent_shapes(size: str, unit: str) -> tuple[str, Architecture] | None:

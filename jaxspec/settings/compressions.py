@@ -1,7 +1,7 @@
 """The registry of lossy compressions that are fitted to calibration text and compared with speculation.
 
 A new one is a function, here or in another package, and an entry of `compressions.toml`. None of them has a draft. Storage
-schemes, which need no text for their target, stand in `jaxspec.settings.schemes`.
+schemes, which need no text for their target, are in `jaxspec.settings.schemes`.
 """
 
 from __future__ import annotations

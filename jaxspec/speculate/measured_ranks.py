@@ -25,7 +25,7 @@ from jaxspec.models.kv_cache import take_slots
 from jaxspec.models.mesh import mesh_of, on_host, split_rows
 from jaxspec.models.rope import text_lengths
 from jaxspec.speculate.chunks import prompt_chunks
-from jaxspec.speculate.drafts.interface import Blocks, Committed, Draft, Level, ReadyDraft, Root, hidden_of
+from jaxspec.speculate.drafts.interface import Blocks, Committed, Draft, Level, Memory, ReadyDraft, Root, hidden_of
 from jaxspec.trees.rank_traces import ENDED, UNKNOWN, RankTraces
 
 __all__ = [
@@ -295,6 +295,18 @@ def _measure_ranks(
     return RankTraces(rank=ranks, num_starts=generated if roots is None else jnp.minimum(generated, roots))
 
 
+def _committed_memory(
+    draft: Draft, params: Any, trace: TargetTrace, slots: int, depth: int, places: int, counts: Int[Array, " batch"]
+) -> Memory:
+    """A memory of so many slots, for chains of `depth`, with the first `counts` of `places` tokens of each text committed."""
+    batch = len(counts)
+    # The barrier keeps XLA from computing, at compile time, what an empty memory makes of the prompt.
+    memory, first_place = jax.lax.optimization_barrier(
+        (draft.empty(params, batch, slots, depth + 1), jnp.zeros(batch, jnp.int32))
+    )
+    return draft.commit(params, memory, trace.committed(first_place, places, counts))
+
+
 def ranks_followed(
     draft: Any,
     draft_params: Any,
@@ -313,11 +325,7 @@ def ranks_followed(
     blocks = -(-starts // depth)
     together = max(1, min(blocks, logits // (batch * depth * draft.vocab_size)))
     groups = -(-blocks // together)
-    # The barrier keeps XLA from computing, at compile time, what an empty memory makes of the prompt.
-    memory, first_place = jax.lax.optimization_barrier(
-        (draft.empty(draft_params, batch, slots + depth, depth + 1), jnp.zeros(batch, jnp.int32))
-    )
-    memory = draft.commit(draft_params, memory, trace.committed(first_place, slots - 1, jnp.full(batch, slots - 1)))
+    memory = _committed_memory(draft, draft_params, trace, slots + depth, depth, slots - 1, jnp.full(batch, slots - 1))
     place = jnp.arange(together * depth)
 
     def from_start(start: Int[Array, ""]) -> Int[Array, "batch place"]:
@@ -345,11 +353,7 @@ def ranks_asked(
     """Ranks by a draft that is asked root by root and token by token, as decoding asks it. Args: as for `measure_ranks`."""
     batch, length, numbers = len(lengths), trace.target.cache.num_slots, depth + 1
 
-    # The barrier keeps XLA from computing, at compile time, what an empty memory makes of the prompt.
-    memory, first_place = jax.lax.optimization_barrier(
-        (draft.empty(draft_params, batch, length + depth + 1, numbers), jnp.zeros(batch, jnp.int32))
-    )
-    memory = draft.commit(draft_params, memory, trace.committed(first_place, prompt_tokens - 1, lengths - 1))
+    memory = _committed_memory(draft, draft_params, trace, length + depth + 1, depth, prompt_tokens - 1, lengths - 1)
 
     def from_root(memory, start):
         position = lengths - 1 + start

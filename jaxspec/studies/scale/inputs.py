@@ -310,8 +310,8 @@ def check_network(name: str, config: ScaleConfig) -> Network:
     """
     place, shape = model_place(name), check_model(name, codes=not SCHEME_FACTS[config.scheme].takes_bits)
     tokenizer = load_tokenizer(place, vocab_size=shape.vocab_size)
-    template = load_chat_template(place) if config.task == "word-problems" else None
-    if config.task == "word-problems" and template is None:
+    template = None
+    if config.task == "word-problems" and (template := load_chat_template(place)) is None:
         raise InputError(
             f"task 'word-problems' asks through a chat template, and model {name!r} has none; give a network that answers "
             "questions, or --task arithmetic"

@@ -34,8 +34,17 @@ __all__ = [
 #: Endings of names of JSON lines files.
 _ENDINGS = (".jsonl", ".ndjson")
 
+#: Keys of conversations as public sets of questions have them: MT-Bench's and Spec-Bench's turns of a user, ShareGPT's.
+_TURNS, _SHARED = "turns", "conversations"
+
 #: Keys that hold a document, in the order in which they are looked for: of texts, and of prompts to go on from.
-_KEYS, _PROMPT_KEYS = ("messages", "text", "prompt"), ("prompt", "messages", "text")
+_KEYS, _PROMPT_KEYS = (
+    ("messages", "text", "prompt", _TURNS, _SHARED),
+    ("prompt", "messages", "text", _TURNS, _SHARED),
+)
+
+#: ShareGPT's words for the keys of messages, and for who speaks.
+_SHARED_KEYS, _SPEAKERS = {"from": "role", "value": "content"}, {"human": "user", "gpt": "assistant"}
 
 _FORM = 'give {"text": "..."}, {"prompt": "..."} or {"messages": [{"role": "user", "content": "..."}]}'
 
@@ -156,8 +165,8 @@ def _document(line: bytes, where: str, keys: tuple[str, ...]) -> Document:
     key = next((key for key in keys if key in value), None)
     if key is None:
         raise InputError(f"{where} has {', '.join(map(shown, list(value)[:4])) or 'nothing in it'}; {_FORM}")
-    content = value[key]
-    if isinstance(content, str) and key != "messages":
+    content = _as_messages(key, value[key])
+    if isinstance(content, str) and key in ("text", "prompt"):
         _check_text(content, f"{where}: {key}")
     elif isinstance(content, list) and key != "text":
         _check_messages(content, f"{where}: {key}")
@@ -165,6 +174,17 @@ def _document(line: bytes, where: str, keys: tuple[str, ...]) -> Document:
         raise InputError(f"{where}: {key} is of type {type(content).__name__}; {_FORM}")
     category = value.get("category")
     return Document(where, content, len(line), category if isinstance(category, str) else "")
+
+
+def _as_messages(key: str, content: Any) -> Any:
+    """A conversation of another form as messages; of a user's turns the first, as what follows would answer an answer."""
+    if key == _TURNS and isinstance(content, list) and content and isinstance(content[0], str):
+        return [{"role": "user", "content": content[0]}]
+    if key == _SHARED and isinstance(content, list) and all(isinstance(said, dict) for said in content):
+        named = [{_SHARED_KEYS.get(name, name): value for name, value in said.items()} for said in content]
+        speaker = lambda role: _SPEAKERS.get(role, role) if isinstance(role, str) else role
+        return [{name: speaker(value) if name == "role" else value for name, value in said.items()} for said in named]
+    return content
 
 
 def _check_text(text: str, where: str) -> None:

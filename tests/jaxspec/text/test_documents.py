@@ -68,6 +68,16 @@ def test_conversations_go_through_the_template(tmp_path):
         load_text(path, ByteTokenizer())
 
 
+def test_public_forms_of_conversations(tmp_path):
+    shared = [{"from": "human", "value": "one"}, {"from": "gpt", "value": "two"}]
+    own = [{"role": "user", "content": "three"}]
+    lines = {"turns": ["first", "second"], "category": "writing"}, {"conversations": shared}, {"conversations": own}
+    prompts = read_prompts(write(tmp_path / "t.jsonl", *lines), Encoder(ByteTokenizer(), CHAT))
+    expected = ["<user>first<assistant>", "<user>one<assistant>two", "<user>three<assistant>"]
+    assert texts(prompts.tokens) == expected
+    assert prompts.categories[0] == "writing"
+
+
 @pytest.mark.parametrize("needed", [20, 200], ids=["apart", "joined"])
 def test_windows_of_conversations_begin_answers(tmp_path, needed):
     asked = lambda i: {"role": "user", "content": f"question {i:02}"}
@@ -111,6 +121,9 @@ BAD_LINES = [
     ('{"text": "a\\ud800"}', "line 2: text has half a surrogate pair at character 1"),
     ({"messages": "hello"}, "line 2: messages is of type str"),
     ({"messages": [{"role": "user"}]}, "line 2: messages, message 1 has no role or no content"),
+    ({"turns": "a"}, "line 2: turns is of type str"),
+    ({"turns": [3]}, "line 2: turns, message 1 has no role or no content"),
+    ({"conversations": [{"from": "human"}]}, "line 2: conversations, message 1"),
     ({"prompt": [{"role": "user", "content": "a"}, "b"]}, "line 2: prompt, message 2 has no role or no content"),
     ("[" * 100_000, "line 2 is no JSON"),
 ]

@@ -297,7 +297,7 @@ def with_engine(
             f"engine {engine!r} came, but the file of {name} has no [engine_terms] of this package's own loop; leave it out, "
             "or give the file that jaxspec calibrate writes, without a weight format"
         )
-    if engine == "llama.cpp" and entry.title.startswith("Apple"):
+    if engine == _LLAMA_CPP and entry.title.startswith("Apple"):
         engine = _METAL
     if weight_format is None and engine in engine_names() and (rows := engine_rows(engine)) is not None:
         slug = _catalog_name(name)
@@ -305,7 +305,8 @@ def with_engine(
             return _with_kernels_of_mlx(entry)
         if engine != _MLX and slug == _TIMED_UNDER_MLX:
             entry = _without_kernels_of_mlx(entry)
-        return _with_rows(_with_launches_of_metal(entry) if engine == _METAL else entry, rows)
+        with_rows = _with_rows(_with_launches_of_metal(entry) if engine == _METAL else entry, rows)
+        return _with_steps_of_llama_cpp(with_rows) if engine == _LLAMA_CPP else with_rows
     lent, title = lent_kernels(name) if entry.calibration is None else None, entry.title
     if lent is not None and engine_kernels(entry, name, engine) is not None:
         entry = _with_lent_kernels(entry, lent)
@@ -434,8 +435,16 @@ def _without_kernels_of_mlx(entry: DeviceEntry) -> DeviceEntry:
     return dataclasses.replace(entry, device=dataclasses.replace(entry.device, matrix_unit=None), sources=sources)
 
 
-#: llama.cpp on GPUs of Apple.
-_METAL = "llama.cpp-metal"
+#: llama.cpp, and on GPUs of Apple.
+_LLAMA_CPP, _METAL = "llama.cpp", "llama.cpp-metal"
+
+#: What a step of it takes elsewhere: the share of the data sheet's bandwidth, and seconds of each operator; a layer has
+#: seven. Bandwidth alone misses small networks, which draft, by a third.
+_LLAMA_CPP_STEPS = {"memory.efficiency": 0.79, "operator_latency_s": 4.3e-6}
+_LLAMA_CPP_SOURCE = (
+    "derived: both by least squares from 15 published steps of 1.1, 3.2 and 14.8 billion parameters in Q4_K_M on six cards of "
+    "NVIDIA, 30 us a layer, within 19 % (Vulkan; github.com/geerlingguy/ai-benchmarks, issues 36, 39, 40, 43, 45 and 46)"
+)
 
 
 def _with_launches_of_metal(entry: DeviceEntry) -> DeviceEntry:
@@ -448,6 +457,14 @@ def _with_launches_of_metal(entry: DeviceEntry) -> DeviceEntry:
     device = dataclasses.replace(entry.device, operator_latency_s=like.device.operator_latency_s)
     source = f"transferred from {_TIMED_UNDER_MLX}: {like.sources['operator_latency_s']}"
     return dataclasses.replace(entry, device=device, sources=entry.sources | {"operator_latency_s": source})
+
+
+def _with_steps_of_llama_cpp(entry: DeviceEntry) -> DeviceEntry:
+    """A device whose steps take what whole steps of llama.cpp do, its launches apart from its bandwidth."""
+    memory = dataclasses.replace(entry.device.memory, efficiency=_LLAMA_CPP_STEPS["memory.efficiency"])
+    device = dataclasses.replace(entry.device, memory=memory, operator_latency_s=_LLAMA_CPP_STEPS["operator_latency_s"])
+    sources = entry.sources | dict.fromkeys(_LLAMA_CPP_STEPS, _LLAMA_CPP_SOURCE)
+    return dataclasses.replace(entry, device=device, sources=sources)
 
 
 def _with_rows(entry: DeviceEntry, rows: RowInstructions) -> DeviceEntry:

@@ -73,7 +73,7 @@ def input_files(config: Any) -> dict[str, Path]:
     if (judge := getattr(config, "judging", None)) is not None:
         for path in _model_files(judge):
             add(f"judge {judge}", path.name, path)
-    if getattr(config, "text", "stdlib") != "stdlib":
+    if (getattr(config, "text", None) or "stdlib") != "stdlib":  # None: not given
         add("text", Path(config.text).name, Path(config.text))
     if getattr(config, "own_prompts", False):
         add("prompts", Path(config.prompts).name, Path(config.prompts))

@@ -10,7 +10,7 @@ from hwmodels import catalog
 from jaxspec.errors import InputError
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.inputs import input_digests
-from jaxspec.studies import CompareConfig, EvaluateConfig, SweepConfig, TreeConfig
+from jaxspec.studies import CompareConfig, EvaluateConfig, ExportConfig, SweepConfig, TreeConfig
 
 DEVICE = (Path(catalog.__file__).parent / "devices" / "rtx-4090.toml").read_text(encoding="utf-8")
 
@@ -53,6 +53,7 @@ SWEEP = {"axes": {"workload.batch": [1]}, "device": ["mine.toml"], "architecture
         (TreeConfig, TREE, {"config.json", "model.safetensors", "draft/config.json"}),
         (SweepConfig, SWEEP, {"mine.toml", "shape/config.json", "r.json"}),
         (SweepConfig, SWEEP | {"device": ["rtx-4090"], "architecture": ["llama-3.1-8b"]}, set()),
+        (ExportConfig, {"run": "embedded"}, set()),
     ],
 )
 def test_every_file_that_is_named_has_a_digest(files, kind, settings, names):

@@ -67,7 +67,7 @@ class Engine:
     @property
     def kernels(self) -> str | None:
         """The name in calibrations: older versions of an engine have the kernels of its current one."""
-        return None if self.name is None else self.name.removesuffix("-2025")
+        return catalog.kernels_of(self.name)
 
 
 @functools.cache

@@ -28,6 +28,7 @@ from hwmodels.catalog.loader import (
     engine_scatter,
     engine_sources,
     kernels_engine,
+    kernels_of,
     lent_kernels,
     own_name,
 )
@@ -81,6 +82,7 @@ __all__ = [
     "grouped",
     "head_architecture",
     "kernels_engine",
+    "kernels_of",
     "lent_kernels",
     "link",
     "link_entry",

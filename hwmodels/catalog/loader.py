@@ -307,6 +307,7 @@ def with_engine(
             entry = _without_kernels_of_mlx(entry)
         with_rows = _with_rows(_with_launches_of_metal(entry) if engine == _METAL else entry, rows)
         return _with_steps_of_llama_cpp(with_rows) if engine == _LLAMA_CPP else with_rows
+    engine = kernels_of(engine)
     lent, title = lent_kernels(name) if entry.calibration is None else None, entry.title
     if lent is not None and engine_kernels(entry, name, engine) is not None:
         entry = _with_lent_kernels(entry, lent)
@@ -366,7 +367,12 @@ def engine_kernels(entry: DeviceEntry, name: str, engine: str | None) -> str | N
     gpu = entry.calibration
     if gpu is None and (lent := lent_kernels(name)) is not None:
         gpu = lent.gpu
-    return gpu if gpu is not None and engine in calibrated_engines(gpu) else None
+    return gpu if gpu is not None and kernels_of(engine) in calibrated_engines(gpu) else None
+
+
+def kernels_of(engine: str | None) -> str | None:
+    """The name in calibrations: older releases of an engine, whose terms are their own, have the kernels of its current one."""
+    return None if engine is None else engine.removesuffix("-2025")
 
 
 def kernels_engine(name: str, engine: str | None) -> str | None:

@@ -18,6 +18,7 @@ __all__ = [
     "catalog_devices",
     "known_architecture",
     "known_device",
+    "known_engine",
     "known_model",
     "named_networks",
     "shipped_networks",
@@ -118,6 +119,13 @@ def known_device(name: str) -> str:
     matching = [each for each in catalog_devices() if wanted <= _words(each)]
     least = [each for each in matching if all(_words(each) <= _words(other) for other in matching)]
     return least[0] if least else name
+
+
+def known_engine(name: str) -> str:
+    """The catalog's name of an engine: "vLLM", "llamacpp" and "TensorRT-LLM" are understood; what is not, comes back."""
+    letters = lambda text: re.sub(r"[\W_]+", "", text.lower())
+    named = {letters(each): each for each in ("trtllm", *known_names("engine", _names("engines")))}
+    return (named | {"tensorrtllm": "trtllm"}).get(letters(name), name)
 
 
 def known_architecture(name: str) -> str:

@@ -14,6 +14,7 @@ from jaxspec.settings.catalog_names import (
     catalog_devices,
     known_architecture,
     known_device,
+    known_engine,
     known_model,
     named_networks,
 )
@@ -290,12 +291,23 @@ class CommonConfig(ParallelSettings, PlacementSettings):
     )
     engine: str | None = setting(
         None,
-        "Engine of a calibrated GPU: trtllm, vllm or sglang. It sets the measured kernels; for vllm and sglang, the time that "
-        "the engine adds to a cycle is included. Of any device: llama.cpp (Metal on Apple), mlx or mlx-cuda, "
-        "whose kernels take instructions for each row of a verification. With a file of jaxspec calibrate: jax, this package's "
-        "own loop as measured there.",
+        "Engine of a calibrated GPU: trtllm, vllm (vllm-2025: releases up to 0.12) or sglang. It sets the measured kernels; "
+        "for vllm and sglang, the time that the engine adds to a cycle is included. Of any device: llama.cpp (Metal on "
+        "Apple), mlx or mlx-cuda, whose kernels take instructions for each row of a verification. With a file of jaxspec "
+        "calibrate: jax, this package's own loop as measured there.",
         unset="the device's own kernels (trtllm), no added time",
-        names=lambda: ("trtllm", "vllm", "sglang", "llama.cpp", "mlx", "jax", *entry_names("engine")),
+        names=lambda: (
+            "trtllm",
+            "vllm",
+            "vllm-2025",
+            "sglang",
+            "llama.cpp",
+            "mlx",
+            "mlx-cuda",
+            "jax",
+            *entry_names("engine"),
+        ),
+        known=known_engine,
     )
     weight_format: str | None = setting(
         None,

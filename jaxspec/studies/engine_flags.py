@@ -1,7 +1,7 @@
 """Flags and settings with which inference engines speculate: the draft, and how many tokens it drafts at which batch.
 
 Source: the engines' documentation in 2026 (dynamic speculative decoding of vLLM, adaptive speculative decoding of SGLang,
-docs/speculative.md of llama.cpp) and the arguments of vLLM 0.33 and SGLang 0.5.23 in their packages.
+docs/speculative.md of llama.cpp) and the arguments of vLLM 0.33, SGLang 0.5.23 and mlx-lm 0.32.2 in their packages.
 """
 
 from __future__ import annotations
@@ -122,6 +122,7 @@ def engines_for(
     tree: ServedTree | None = None,
     float32: bool = False,
     quantized: bool = False,
+    mlx: bool = False,
 ) -> list[Engine]:
     """Settings of all engines that know the kind of draft.
 
@@ -134,11 +135,13 @@ def engines_for(
         tree: drafted in place of a chain by engines that grow trees; None: chains everywhere.
         float32: weights are in float32 and mean what they do there alone; engines round them to 16 bits by themselves.
         quantized: the target's release is, so that no 16-bit type is its own.
+        mlx: settings of MLX too.
     """
     if draft.kind not in SERVED_DRAFTS:
         return []
     makers: tuple[Callable[..., Engine | None], ...] = (_transformers, _vllm, _sglang, _llama_cpp)
-    makers = makers[-1:] if target.endswith(GGUF_SUFFIX) else makers
+    makers += (_mlx,) if mlx else ()
+    makers = (_llama_cpp,) if target.endswith(GGUF_SUFFIX) else makers
     asked: dict[str, Any] = {
         "tokenizer": tokenizer,
         "schedule": tuple(schedule),
@@ -394,6 +397,15 @@ def _llama_cpp(
     text, missing = "\n".join(commands), _missing(tokenizer)
     note += missing and f"{missing}the conversion needs them."
     return Engine("llama.cpp", "builds since May 2026", *("llama_cpp.txt", f"{text}\n", "bash", text), note)
+
+
+def _mlx(target: str, draft: ServedDraft, length: int, **_: Any) -> Engine | None:
+    if draft.kind != "network":
+        return None
+    files = ["--model", target, "--draft-model", draft.weights]
+    text = shell_command("mlx_lm.server", files, ["--num-draft-tokens", length])
+    note = "With a draft it decodes one request after another, whatever the batch. mlx_lm.convert makes weights in few bits."
+    return Engine("MLX", "mlx-lm 0.32", *("mlx.txt", f"{text}\n", "bash", text), note)
 
 
 _TRANSFORMERS = """from transformers import AutoModelForCausalLM

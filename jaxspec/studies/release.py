@@ -110,7 +110,8 @@ def with_kernels(config: C, device: str, form: catalog.StoredForm | None) -> C:
         raise InputError(str(error)) from error
     if calibration is None:
         return config
-    engine = given.engine if given.engine in calibrated_engines(calibration) else None
+    engine = catalog.kernels_of(given.engine)
+    engine = engine if engine in calibrated_engines(calibration) else None
     held = form.kernels in calibrated_formats(calibration, engine)
     return dataclasses.replace(given, weight_format=form.kernels) if held else config
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
 
 from jaxspec.errors import InputError
 from jaxspec.settings.acceptance import ACCEPTANCE_UNUSED, PRINTED, AcceptanceSettings
@@ -16,10 +15,6 @@ from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, PricedScheme
 from jaxspec.studies.config_files import NETWORK
 from jaxspec.studies.predict.config import BLOCK, HEADS, LOOKUP, NamedDraft, PredictConfig
 from jaxspec.studies.study import Study, help_beside, run_directory
-
-#: Engines that can be asked for: those with measured kernels or terms, and llama.cpp, which has neither.
-EngineName = Literal["vllm", "sglang", "trtllm", "llama.cpp"]
-
 
 #: Ranks behind the first one.
 _MOST_BRANCHES = 15
@@ -49,12 +44,7 @@ class AdviseConfig(NamedDraft, ParallelSettings, AcceptanceSettings):
         CommonConfig, "architecture", "Target: catalog name, or a Hugging Face config.json or its directory."
     )
     device: tuple[str, ...] = same_as(CommonConfig, "device")
-    engine: EngineName | None = setting(
-        None,
-        "Engine that serves: sets the measured kernels of a calibrated GPU; for vllm and sglang, the time that it adds is "
-        "included.",
-        unset="the device's own kernels (trtllm), no added time",
-    )
+    engine: str | None = same_as(CommonConfig, "engine")
     weight_format: str | None = same_as(CommonConfig, "weight_format")
     batch: tuple[int, ...] = same_as(PredictConfig, "batch", default=(1, 2, 4, 8, 16, 32, 64, 128))
     context: tuple[int, ...] = same_as(PredictConfig, "context")

@@ -25,6 +25,7 @@ from hwmodels import (
     uniform_footprint,
 )
 from hwmodels.analysis.uncertainty.cycle_errors import conditional_errors
+from hwmodels.compute.vector_tile_kernels import VectorTileKernels
 from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.numerics.scalars import Leaf
 from hwmodels.speculation.draft_cost import EAGLE3_VOCABULARY, block_head, eagle_head, medusa_head, multi_token_head
@@ -210,7 +211,7 @@ def no_known_engine(device: Device, name: str) -> tuple[str, ...]:
 def _no_gpu(device: Device) -> str:
     unit = device.matrix_unit
     # A roofline is that of a GPU by its data sheet; kernels of a unit are measured where an engine runs.
-    if unit is not None and unit.measured is None:
+    if unit is not None and unit.measured is None and not isinstance(unit, VectorTileKernels):
         return "whose matrix unit is neither that of a GPU nor of a measured host"
     if device.decoder is not None:
         return "which decodes compressed weights in hardware, as no GPU does"

@@ -333,5 +333,12 @@ def _engines(
     )
     quantized = stored_form(config.architecture) is not None
     return engines_for(
-        target, served, single or lengths[0], schedule=schedule, parallelism=parallelism, tree=tree, quantized=quantized
+        target,
+        served,
+        single or lengths[0],
+        schedule=schedule,
+        parallelism=parallelism,
+        tree=tree,
+        quantized=quantized,
+        mlx=config.engine in ("mlx", "mlx-cuda"),
     )

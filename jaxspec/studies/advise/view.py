@@ -107,7 +107,14 @@ _BATCH = _number("batch", "sequences", lambda row: given(row.batch), 0)
 
 
 #: Engine whose command is shown where none was asked for, and titles of those that can be.
-_TITLES = {"vllm": "vLLM", "sglang": "SGLang", "llama.cpp": "llama.cpp"}
+_TITLES = {
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "llama.cpp": "llama.cpp",
+    "llama.cpp-metal": "llama.cpp",
+    "mlx": "MLX",
+    "mlx-cuda": "MLX",
+}
 
 
 _SHOWN = "vLLM"

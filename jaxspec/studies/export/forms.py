@@ -78,6 +78,7 @@ class Form:
         target, draft: of these, unless others are asked for.
         ending: of the names of what is written.
         write: a network at a place, in a type, to a path; gives the bits of a weight.
+        engine: whose kernels and terms the price has; None: several read them, and the device's own count.
     """
 
     types: tuple[str, ...]
@@ -85,6 +86,7 @@ class Form:
     draft: str
     ending: str
     write: Callable[..., _Bits]
+    engine: str | None = None
 
 
 def _write_directory(path: Path, place: Path, kind: str, **how: Any) -> _Bits:
@@ -94,7 +96,7 @@ def _write_directory(path: Path, place: Path, kind: str, **how: Any) -> _Bits:
 
 #: By the names of `--format`.
 FORMS = {
-    "gguf": Form(GGUF_TYPES, "q8_0", "q4_0", ".gguf", write_gguf),
+    "gguf": Form(GGUF_TYPES, "q8_0", "q4_0", ".gguf", write_gguf, "llama.cpp"),
     "compressed-tensors": Form(COMPRESSED_TYPES, "fp8", "w4a16", "", _write_directory),
 }
 
@@ -197,6 +199,7 @@ def _settings(config: ExportConfig, model: str) -> CommonConfig:
         model=model,
         architecture="own",
         device=(config.device or "rtx-4090-calibrated",),
+        engine=FORMS[config.format or next(iter(FORMS))].engine,
         prompts=config.prompts or _PROMPTS,
         **{name: value for name, value in chosen.items() if value is not None},
     )
@@ -245,6 +248,12 @@ def _speedup(pricing: Case, written: Mapping[str, _Bits], decoded: DecodedDraft)
     return float(chains.result.speedup_vs_stored_ar[-1])
 
 
+def where_priced(result: ExportResult) -> str:
+    """Device and engine of the predicted speed."""
+    engine = FORMS[str(result.format)].engine
+    return f"{result.device}, {engine}" if engine else str(result.device)
+
+
 def _readme(result: ExportResult, engines: list[Engine]) -> str:
     """The page of such an export."""
     alone, length = result.alone, result.draft_length.known
@@ -265,7 +274,7 @@ def _readme(result: ExportResult, engines: list[Engine]) -> str:
             f"alpha_token {fixed(alone.acceptance.alpha_token.known, 3)}, {fixed(tokens.number, 3)}{spread} tokens per cycle. "
             "Values are those of the files, computed with in float32; kernels for few bits round their inputs too.",
             "",
-            f"Predicted on {result.device}: {times(result.speedup_vs_stored_ar.known)} the speed without a draft.",
+            f"Predicted on {where_priced(result)}: {times(result.speedup_vs_stored_ar.known)} the speed without a draft.",
         ]
     return "\n".join([*lines, *(line for engine in engines for line in engine_section(engine)), ""])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jaxspec.report.formatting import fixed, quantity, times
 from jaxspec.report.terminal import Shown, Table
+from jaxspec.studies.export.forms import where_priced
 from jaxspec.studies.export.result import DecodedDraft, ExportResult
 
 
@@ -55,6 +56,5 @@ def _of_model(result: ExportResult) -> list[str]:
     speedup = result.speedup_vs_stored_ar.number
     if speedup is None:
         return []
-    return [
-        f"Predicted on {result.device}: {times(speedup)} the speed of the target in {result.target_dtype} without a draft."
-    ]
+    on = where_priced(result)
+    return [f"Predicted on {on}: {times(speedup)} the speed of the target in {result.target_dtype} without a draft."]

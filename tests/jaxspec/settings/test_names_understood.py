@@ -10,6 +10,7 @@ from jaxspec.settings.catalog_names import (
     catalog_devices,
     known_architecture,
     known_device,
+    known_engine,
     known_model,
 )
 from jaxspec.studies import PredictConfig
@@ -131,3 +132,10 @@ def test_short_numbers_are_understood(written, number):
 def test_other_texts_are_no_numbers(written):
     with pytest.raises(InputError, match="context is"):
         CommonConfig(context=written)
+
+
+def test_engines_are_understood_as_people_write_them():
+    written = ("vLLM", "vllm-2025", "llamacpp", "LLAMA.cpp", "TensorRT-LLM", "mlx_cuda", "ollama")
+    assert [known_engine(name) for name in written] == [
+        *("vllm", "vllm-2025", "llama.cpp", "llama.cpp", "trtllm", "mlx-cuda", "ollama")
+    ]

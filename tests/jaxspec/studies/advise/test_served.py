@@ -19,6 +19,15 @@ def named(**settings):
     return served_target(config), served_draft(config).weights
 
 
+def test_mlx_is_asked_for_by_name():
+    config = build_config(AdviseConfig, {"engine": "MLX", "architecture": "qwen3-8b", "draft": "qwen3-0.6b"})
+    found = engines_for(served_target(config), served_draft(config), 3, mlx=config.engine == "mlx")[-1]
+    words = shlex.split(found.content.replace("\\\n", ""))
+    assert words == [
+        *("mlx_lm.server", "--model", "Qwen/Qwen3-8B", "--draft-model", "Qwen/Qwen3-0.6B", "--num-draft-tokens", "3")
+    ]
+
+
 def commands(**settings):
     config = build_config(AdviseConfig, settings)
     return {engine.title: engine for engine in engines_for(served_target(config), served_draft(config), 3)}

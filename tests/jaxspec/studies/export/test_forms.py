@@ -6,13 +6,17 @@ import json
 import subprocess
 import sys
 
+import gguf
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
 
+from hwmodels import ALL_LAYER_MATRICES, KINDS, Acceptance, Case, Footprint, Workload, catalog, priced_chains
 from jaxspec.errors import InputError
 from jaxspec.formats.packed_integers import fp8_rows, int4_groups, packed_codes, scaled_rows
 from jaxspec.models import load_directory, load_model
+from jaxspec.models.architecture import architecture_of
 from jaxspec.studies import ExportConfig, export_draft
 from jaxspec.studies.export.view import shown
 
@@ -55,6 +59,27 @@ def test_the_command_that_starts_is_printed(exported):
     ]
     assert shown(result).commands == [command.rstrip()]
     assert command in (out / "README.md").read_text()
+
+
+def test_the_speed_is_llama_cpps_own(exported):
+    """With the instructions that its kernels take for each further row of a verification."""
+    result, out = exported
+    device, terms = catalog.device(result.device, engine="llama.cpp"), catalog.engine("llama.cpp")
+
+    def blocks(part):
+        tensors = [each for each in gguf.GGUFReader(out / f"{part}.gguf").tensors if len(each.shape) > 1]
+        layers = [each for each in tensors if each.name.startswith("blk")]
+        mean = lambda held: 8.0 * sum(each.n_bytes for each in held) / sum(float(each.n_elements) for each in held)
+        ends = mean([each for each in tensors if each not in layers])
+        return {kind: mean(layers) if kind in ALL_LAYER_MATRICES else ends for kind in KINDS}
+
+    footprint = Footprint(blocks("draft"), blocks("target"), 16.0, 16.0)
+    case = Case(
+        device, architecture_of(load_model(out / "target.gguf").config), Workload(1.0, 1024.0), footprint, engine=terms
+    )
+    rates = Acceptance(jnp.nan_to_num(jnp.asarray(result.alone.acceptance.conditional.known, jnp.float32)))
+    expected = priced_chains(case, rates).result.speedup_vs_stored_ar[-1]
+    assert result.speedup_vs_stored_ar.known == pytest.approx(float(expected), rel=0.01)
 
 
 def test_an_earlier_export_is_replaced_by_force(exported, tiny_model, some_text):

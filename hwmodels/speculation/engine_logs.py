@@ -128,9 +128,15 @@ def prompts_time(terms: EngineTerms, target: Architecture, tokens: Number, devic
 
 _NUMBER = r"(\d+(?:\.\d+)?)"
 
+#: Words before a mean length, and before shares of cycles by position.
+_MEAN = r"(?:mean (?:acceptance )?len(?:gth)?|#mean acc len|accept(?:ance)? len(?:gth)?)\s*[:=]\s*"
+_BY_POSITION = (
+    r"(?:per-position acceptance rate|acceptance rate per position|#acc rate/pos|acc per pos)\s*[:=]\s*[(\[]?\s*"
+)
+
 #: What a line may say, by field: numbers that follow these words.
 _SAID = {
-    "mean": rf"(?:mean (?:acceptance )?len(?:gth)?|#mean acc len|accept(?:ance)? len(?:gth)?)\s*[:=]\s*{_NUMBER}",
+    "mean": rf"{_MEAN}{_NUMBER}",
     "accepted": r"(?:\bAccepted: (\d+) tokens|\(\s*(\d+) accepted /|#acc tokens\s*=\s*(\d+)|accepted tokens: (\d+))",
     "drafted": (
         r"(?:\bDrafted: (\d+) tokens|accepted /\s*(\d+) generated|#gen tokens\s*=\s*(\d+)|draft tokens(?: tokens)?: (\d+))"
@@ -143,11 +149,10 @@ _SAID = {
 _FIELDS = {name: re.compile(words, re.IGNORECASE) for name, words in _SAID.items()}
 
 #: Shares of cycles by position.
-_SHARES = re.compile(
-    r"(?:per-position acceptance rate|acceptance rate per position|#acc rate/pos|acc per pos)\s*[:=]\s*[(\[]?\s*"
-    r"(\d*\.?\d+(?:\s*,\s*\d*\.?\d+)*)",
-    re.IGNORECASE,
-)
+_SHARES = re.compile(rf"{_BY_POSITION}(\d*\.?\d+(?:\s*,\s*\d*\.?\d+)*)", re.IGNORECASE)
+
+#: One of them that is no number, as 0 / 0.
+_NO_NUMBER = re.compile(rf"(?:{_MEAN}|{_BY_POSITION}(?:[\d.]+\s*,\s*)*)(?:-|nan|inf)", re.IGNORECASE)
 
 #: Beginning of a line of llama.cpp that counts all requests so far.
 _STATISTICS = re.compile(r"statistics\s+([\w-]+):")
@@ -318,7 +323,12 @@ def _gathered(name: str, lines: Iterable[str]) -> Iterator[_Line]:
                 fields[field] = float(next(group for group in match.groups() if group is not None))
         if (match := _SHARES.search(text)) is not None:
             fields["shares"] = tuple(float(part) for part in match[1].split(","))
-        if not fields or fields.keys() == {"running"}:
+        if (wrong := _NO_NUMBER.search(text)) is not None and fields.get("drafted") != 0.0:
+            raise EngineLogError(
+                f"log {name}, line {line_number}: {wrong[0]!r} is where a number from 0 should be; give a log as the "
+                "engine wrote it, or leave the line out"
+            )
+        if wrong is not None or not fields or fields.keys() == {"running"}:
             continue
         counted = _STATISTICS.search(text)
         kind = counted[1] if counted else "emitted" if "emitted" in fields else ""

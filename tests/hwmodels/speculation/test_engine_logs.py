@@ -185,11 +185,20 @@ def test_a_fraction_alone_asks_for_the_draft_length(log):
         ),
         ([SGLANG.format(4, "5.50")], "line 2: 5.5 tokens per cycle came with 2 drafted tokens; possible are 1 to 3"),
         ([SGLANG.format(4, "0.00")], "all 0"),
+        ([VLLM.format(mean="2.10", accepted=9, drafted=20, shares="0.6, nan")], "line 2: .* 0.6, nan"),
+        ([VLLM.format(mean="nan", accepted=9, drafted=20, shares="0.6, 0.5")], "line 2: .* nan' is where a number"),
+        ([VLLM.format(mean="2.10", accepted=9, drafted=20, shares="-0.6, 0.5")], "line 2"),
     ],
 )
 def test_lines_that_no_engine_writes_are_refused(log, lines, said):
     with pytest.raises(EngineLogError, match=said):
         read_engine_log(log(*lines), 2)
+
+
+def test_seconds_without_drafts_do_not_count(log):
+    counted = VLLM.format(mean="2.00", accepted=15, drafted=30, shares="0.800, 0.200")
+    idle = VLLM.format(mean="nan", accepted=0, drafted=0, shares="nan, nan")
+    assert read_engine_log(log(counted, idle)) == read_engine_log(log(counted))
 
 
 def test_a_log_that_is_absent_is_one_line():

@@ -17,6 +17,7 @@ from hwmodels.numerics.fields import (
     CHANCE,
     FINITE,
     NOT_NEGATIVE,
+    check_at_most,
     check_number,
     number,
     short_line,
@@ -146,6 +147,11 @@ class Architecture:
     linear_rates: Leaf = number(NOT_NEGATIVE, default=2.0)
     #: 1: in the other layers a gate that comes with the queries multiplies attention's outputs.
     attention_gate: Leaf = number(CHANCE, default=0.0)
+
+    def check_together(self) -> None:
+        """Hold sizes to each other. Raises ValueError: a part that is larger than its whole."""
+        check_at_most(self, "num_kv_heads", "num_heads")
+        check_at_most(self, "experts_per_token", "num_experts")
 
     def __repr__(self) -> str:
         return short_line(self, "num_layers", "hidden_size", "num_heads", "num_kv_heads", "vocab_size", "num_experts")

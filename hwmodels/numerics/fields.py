@@ -36,6 +36,7 @@ __all__ = [
     "SHARE",
     "WHOLE",
     "Rule",
+    "check_at_most",
     "check_number",
     "check_numbers",
     "check_types",
@@ -191,6 +192,13 @@ def _fields(kind: type) -> tuple[_Field, ...]:
 
 def _other_type(name: str, value: Any, kind: type) -> ValueError:
     return ValueError(f"{name} is {repr(value)[:60]}; it must be of type {kind.__name__}")
+
+
+def check_at_most(tree: Any, small: str, large: str) -> None:
+    """Hold one field to another. Tracers pass. Raises ValueError: the largest number of `small` is beyond all of `large`."""
+    numbers, limits = _numbers(getattr(tree, small)), _numbers(getattr(tree, large))
+    if numbers and limits and max(numbers) > max(limits):
+        raise ValueError(f"{small} is {max(numbers):g} and {large} is {max(limits):g}; {small} must be at most {large}")
 
 
 def check_types(kinds: Mapping[str, type], arguments: Mapping[str, Any]) -> None:

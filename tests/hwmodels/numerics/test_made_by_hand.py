@@ -21,8 +21,8 @@ MADE = (CASE.workload, chain_plan(2.0), DraftCost(), EngineTerms(), Routing(), N
 BAD = (-1, -1.0, math.nan, np.float32(-2.0), np.array([1.0, -2.0]), "8", [1.0, 2.0])
 
 
-def priced(workload):
-    return js.price(Case(DEVICE, NETWORK, workload), chain_plan(1))
+def priced(workload, **changed):
+    return js.price(Case(DEVICE, NETWORK.replace(**changed), workload), chain_plan(1))
 
 
 @pytest.mark.parametrize("tree", MADE, ids=lambda tree: type(tree).__name__)
@@ -45,6 +45,8 @@ def test_each_number_of_a_tree_is_checked(tree):
         (lambda: hwmodels.block_plan(math.nan), "draft_length is nan"),
         (lambda: js.architecture("llama-3.1-8b", num_layers=0), "num_layers is 0; it must be a number >= 1"),
         (lambda: js.price(Case(DEVICE, NETWORK.replace(num_layers=0), Workload()), chain_plan(1)), "num_layers is 0"),
+        (lambda: priced(Workload(), num_kv_heads=64.0), "num_kv_heads is 64 and num_heads is 32; .* at most"),
+        (lambda: priced(Workload(), num_experts=4, experts_per_token=8), "experts_per_token is 8 and num_experts is 4"),
         (lambda: js.price("rtx-4090", chain_plan(1)), "case is 'rtx-4090'; it must be of type Case"),
         (lambda: js.price(chain_plan(1), CASE), "case is Plan.*; it must be of type Case"),
         (lambda: js.price(dataclasses.replace(CASE, device=None), chain_plan(1)), "Case.device is None"),

@@ -33,7 +33,7 @@ class StoredForm:
         name: for a reader, as "FP8 in blocks of 128 x 128".
         weight_bits: kind of weight -> bits per weight, on average over its matrices, scales included; all of `KINDS`.
         kv_bits: per element of keys and values; None: nothing is stated.
-        left_out: for a reader, what keeps 16 bits beside embedding and norms.
+        left_out: for a reader, what keeps 16 bits, beside `plain`.
         kernels: measured kernels that multiply so, as `weight_format` calls them; None: those whose activations keep 16 bits.
         block: rows and columns that share a scale, of weights in blocks; None: others.
     """
@@ -44,12 +44,13 @@ class StoredForm:
     left_out: tuple[str, ...] = ()
     kernels: str | None = None
     block: tuple[int, int] | None = None
+    plain: str = "embedding and norms"
 
     @property
     def statement(self) -> str:
         """The form in words, with what is left out and the cache."""
         cache = "" if self.kv_bits is None else f"; keys and values in {self.kv_bits:g} bits"
-        return f"{self.name}; {', '.join([*self.left_out, 'embedding and norms'])} in 16 bits{cache}"
+        return f"{self.name}; {', '.join([*self.left_out, self.plain])} in 16 bits{cache}"
 
 
 #: Kinds that forms often leave out -> what they are called.

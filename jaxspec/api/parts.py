@@ -63,7 +63,7 @@ def device(name: str | os.PathLike[str], /, **numbers: float) -> Device:
 
 
 def architecture(name: str | os.PathLike[str], /, **numbers: float) -> Architecture:
-    """Shapes of a network: of the catalog by name, of a Hugging Face config.json, or of the directory that holds one.
+    """Shapes of a network: of the catalog by name, of a Hugging Face config.json or its directory, or of a GGUF file.
 
     Args:
         numbers: in place of its own, as of `device`: num_layers=20.

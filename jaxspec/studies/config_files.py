@@ -1,4 +1,4 @@
-"""What settings take from a config.json that they name; nothing is loaded for names of the catalog."""
+"""What settings take from a file of a network that they name; nothing is loaded for names of the catalog."""
 
 from __future__ import annotations
 
@@ -12,24 +12,40 @@ from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, RELEASED
 if TYPE_CHECKING:
     from hwmodels.catalog import ConfigReading, DraftHead
 
-__all__ = ["NETWORK", "head_in_file", "kind_in_file", "own_scheme", "reading_of"]
+__all__ = ["NETWORK", "head_in_file", "kind_in_file", "own_scheme", "read_network", "reading_of"]
 
 #: Kind of a draft that is a network of its own, as tables call it.
 NETWORK = "network"
 
 
+def read_network(path: str | Path) -> ConfigReading:
+    """What a config.json or its folder, or a GGUF file, describes.
+
+    Raises:
+        ValueError, NotImplementedError: it cannot be read, or not be priced.
+    """
+    from hwmodels import catalog  # numerics, which only a file needs
+    from jaxspec.models.gguf import gguf_in, is_gguf, open_gguf
+
+    file = gguf_in(path) or path
+    if not is_gguf(file):
+        return catalog.read_config_file(path)
+    opened = open_gguf(file)
+    form = catalog.StoredForm(f"GGUF ({', '.join(sorted(opened.quantized))})", opened.weight_bits, plain="norms")
+    reading = catalog.read_config(opened.config, where=str(file))
+    return reading._replace(stored=form if opened.quantized else None)
+
+
 def reading_of(architecture: Any) -> ConfigReading | None:
-    """What a config.json describes; None for names of the catalog, for "own", and for files that cannot be priced.
+    """What a file describes; None for names of the catalog, for "own", and for files that cannot be priced.
 
     Args:
         architecture: catalog name or path; a file that cannot be read is refused where it is priced.
     """
     if not isinstance(architecture, str | Path) or not os.path.exists(architecture):
         return None
-    from hwmodels import catalog  # numerics, which only a file needs
-
     try:
-        return catalog.read_config_file(architecture)
+        return read_network(architecture)
     except (NotImplementedError, ValueError):
         return None
 

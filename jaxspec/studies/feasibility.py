@@ -66,8 +66,9 @@ def _priced_tokens(role: str, name: str, architecture: Architecture) -> Vocabula
         return Vocabulary(called, size, catalog.architecture_tokenizer(name))
     place = Path(name)
     from jaxspec.models.embedded import is_container
+    from jaxspec.models.gguf import is_gguf
 
-    folder = place if place.is_dir() or is_container(place) else place.parent
+    folder = place if place.is_dir() or is_container(place) or is_gguf(place) else place.parent
     return Vocabulary(called, size, None, read_beside(folder, "tokenizer.json"))
 
 

@@ -69,7 +69,7 @@ def priced_form(config: Any) -> catalog.StoredForm | None:
     if form is None:
         raise InputError(
             f"scheme is {RELEASED.name!r}, but of architecture {config.architecture!r} no quantized form is known; give bf16 "
-            "for 16 bits, or a config.json with a quantization_config"
+            "for 16 bits, or a config.json with a quantization_config, or a GGUF file of few bits"
         )
     return form
 

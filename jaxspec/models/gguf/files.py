@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from hwmodels import KINDS
+from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.networks import FAMILIES
 from jaxspec.errors import InputError, one_line
 from jaxspec.formats.codes import Codes
@@ -189,6 +191,23 @@ class GgufFile:
         """See above."""
         found = {"config.json": json.dumps(self.config, indent=2).encode()}
         return found | tokenizer_files(self.metadata, self.path, self.config["vocab_size"])
+
+    @property
+    def weight_bits(self) -> dict[str, float]:
+        """Bits per weight of each of `KINDS`, blocks' scales included, on average over its matrices; 16 of those that are not
+        there. A head that is the embedding is read as this is."""
+        running = FAMILIES[self.config["model_type"]].running
+        assert running is not None
+        kinds = {template: (parameter,) for parameter, template in running.tensors.items()} | dict(running.fused)
+        totals: dict[str, list[float]] = {}
+        for name, source in self._sources.items():
+            template = re.sub(r"(?<=experts\.)\d+", "{expert}", re.sub(r"(?<=layers\.)\d+", "{layer}", name, count=1))
+            for kind in kinds.get(template, ()):
+                held = totals.setdefault(kind, [0.0, 0.0])
+                held[0] += 8.0 * float(source.tensor.n_bytes)
+                held[1] += float(source.tensor.n_elements)
+        bits = {kind: total / count for kind, (total, count) in totals.items() if kind in KINDS}
+        return dict.fromkeys(KINDS, UNCOMPRESSED_BITS) | {"lm_head": bits.get("embed", UNCOMPRESSED_BITS)} | bits
 
     @property
     def header_text(self) -> str:

@@ -41,7 +41,9 @@ class AdviseConfig(NamedDraft, ParallelSettings, AcceptanceSettings):
     """
 
     architecture: str = same_as(
-        CommonConfig, "architecture", "Target: catalog name, or a Hugging Face config.json or its directory."
+        CommonConfig,
+        "architecture",
+        "Target: catalog name, a Hugging Face config.json or its directory, or a GGUF file.",
     )
     device: tuple[str, ...] = same_as(CommonConfig, "device")
     engine: str | None = same_as(CommonConfig, "engine")

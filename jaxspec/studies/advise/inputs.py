@@ -30,6 +30,7 @@ from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.numerics.scalars import Leaf
 from hwmodels.speculation.draft_cost import EAGLE3_VOCABULARY, block_head, eagle_head, medusa_head, multi_token_head
 from jaxspec.errors import InputError, hint
+from jaxspec.models.gguf import gguf_in, is_gguf
 from jaxspec.partial_files import read_json
 from jaxspec.results.records import Status
 from jaxspec.settings import CommonConfig, build_config
@@ -371,7 +372,7 @@ def weights_notes(config: AdviseConfig) -> tuple[str, ...]:
         notes.append(f"these commands do not store the target by {config.scheme}, as it is priced; name such weights")
     elif "target" in unread and form is not None and config.scheme != RELEASED.name:
         notes.append(f"these commands load the release, in {form.name}, and {config.scheme} is priced")
-    if form is not None and form.name != "MXFP4":
+    if form is not None and form.name != "MXFP4" and not is_gguf(served["target"]):
         notes.append(
             f"llama.cpp has no {form.name}: its command converts the target to another form than the release's"
         )
@@ -379,8 +380,10 @@ def weights_notes(config: AdviseConfig) -> tuple[str, ...]:
 
 
 def _network(name: str) -> str:
-    """The folder of a config.json, where weights lie there; the repository whose sizes the catalog has; else a placeholder."""
+    """A GGUF file, or the folder of a config.json with weights; the repository of the catalog's sizes; else a placeholder."""
     if os.path.exists(name):
+        if is_gguf(file := gguf_in(name) or name):
+            return str(file)
         folder = Path(name) if os.path.isdir(name) else Path(name).parent
         has_weights = any(file.suffix in _WEIGHTS for file in folder.iterdir())
         return str(folder) if has_weights else f"<weights of {name}>"

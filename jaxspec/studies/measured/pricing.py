@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from hwmodels import Architecture, Case, Device, Workload, catalog
 from jaxspec.errors import InputError
+from jaxspec.partial_files import GGUF_SUFFIX
 from jaxspec.report.assumptions import parallelism_of
 from jaxspec.settings import CommonConfig
 from jaxspec.settings.common import ParallelSettings
+from jaxspec.studies.config_files import read_network
 from jaxspec.studies.engine_pricing import engine_terms
 from jaxspec.studies.feasibility import check_blocks, check_positions, priced_pair, weight_block
 
@@ -35,7 +37,7 @@ def longest_text(config: Any) -> int:
 
 
 def resolve_architecture(name: str, own: DecoderConfig | None) -> Architecture:
-    """ "own" (the network's shapes), a catalog name, or a Hugging Face config.json (or its directory).
+    """ "own" (the network's shapes), a catalog name, a Hugging Face config.json (or its directory), or a GGUF file.
 
     Raises:
         InputError: unknown name, unreadable file, a family that is not modelled.
@@ -48,12 +50,13 @@ def resolve_architecture(name: str, own: DecoderConfig | None) -> Architecture:
         return architecture_of(own)
     if os.path.exists(name):  # `Path.exists` raises on names too long for one
         try:
-            return catalog.architecture_from_config_file(name)
+            return read_network(name).architecture
         except (NotImplementedError, ValueError) as error:
             raise InputError(f"architecture {name!r}: {error}") from error
-    if name.endswith(".json") or name.startswith((".", "~", os.sep)):
+    if name.endswith((".json", GGUF_SUFFIX)) or name.startswith((".", "~", os.sep)):
         raise InputError(
-            f"architecture {name!r} is no file or folder here; give a config.json or its folder, or a name of jaxspec models"
+            f"architecture {name!r} is no file or folder here; give a config.json, its folder or a GGUF file, or a name of "
+            "jaxspec models"
         )
     try:
         return catalog.architecture(name)

@@ -81,7 +81,7 @@ class PredictConfig(NamedDraft, ParallelSettings, ExpertSettings, KnobSettings, 
     architecture: str = same_as(
         CommonConfig,
         "architecture",
-        "Network whose cost is predicted: catalog name, or a Hugging Face config.json.",
+        "Network whose cost is predicted: catalog name, a Hugging Face config.json, or a GGUF file.",
         names=catalog_architectures,
     )
     device: tuple[str, ...] = same_as(CommonConfig, "device")

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
@@ -403,7 +403,7 @@ class Grid:
         """Number of points of some chunks."""
         return sum(self.blocks.points_of(chunk % self.chunks_per_pair) for chunk in chunks)
 
-    def columns(self, chunks: range) -> Iterator[dict[str, np.ndarray]]:
+    def columns(self, chunks: range) -> Generator[dict[str, np.ndarray], None, None]:
         """Names, axes and results of each chunk, in order.
 
         Local devices take turns, each with a call of the same shape, so that results depend neither on the chunk nor on the

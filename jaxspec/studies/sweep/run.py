@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -340,7 +341,9 @@ def _run(
             bar.jump(kept, "kept from before")
         for path in mine:
             if not path.exists():
-                write_part(path, schema, plan.grid.columns(parts[path]), bar.advance)
+                # Closed here: where a full disk stops it, the collector would end its threads from one of them.
+                with contextlib.closing(plan.grid.columns(parts[path])) as columns:
+                    write_part(path, schema, columns, bar.advance)
 
     def join() -> dict[str, Any]:
         if not processes.owns:

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -16,9 +17,11 @@ from gguf_cases import QUANTIZATION, checkpoint, write_gguf
 from hf_directories import same_bits
 from safetensors.numpy import save_file
 
+import jaxspec as js
 from jaxspec.errors import InputError
 from jaxspec.formats.gguf_blocks import BLOCK_TYPES
 from jaxspec.models import DecoderConfig, init_params, load_directory, load_model, save_directory
+from jaxspec.models.architecture import architecture_of
 from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.coded import Coded, CodedForms
 from jaxspec.models.decoder import forward_text
@@ -26,6 +29,7 @@ from jaxspec.models.embedded import check_model, model_place
 from jaxspec.models.rope import LongRopeScaling
 from jaxspec.runs.inputs import input_files
 from jaxspec.studies import EvaluateConfig, PackConfig
+from jaxspec.studies.config_files import own_scheme, read_network
 from jaxspec.studies.pack.run import pack_checkpoint, unpack_container
 
 HF = Path(__file__).parents[2] / "golden" / "hf"
@@ -189,6 +193,19 @@ def test_a_network_is_held_in_its_blocks(mixed):
     np.testing.assert_allclose(*logits, rtol=0, atol=2e-5 * np.abs(logits[1]).max())
     imported = load_directory(mixed, codes=False)
     assert imported.params["embed"].dtype == jnp.bfloat16
+
+
+def test_a_file_is_priced_as_it_is_stored(mixed):
+    """By its sizes and the bytes of its own blocks; the head is the embedding where the file has none."""
+    reading, tensors = read_network(mixed), gguf.GGUFReader(mixed).tensors
+    assert reading.architecture == architecture_of(load_directory(mixed).config)
+    for kind, name in {"q": "attn_q", "down": "ffn_down", "lm_head": "output", "embed": "token_embd"}.items():
+        held = [tensor for tensor in tensors if re.search(rf"(^|\.){name}\.weight", tensor.name)]
+        bits = 8 * sum(tensor.n_bytes for tensor in held) / sum(int(tensor.n_elements) for tensor in held)
+        assert reading.stored.weight_bits[kind] == pytest.approx(bits)
+    assert own_scheme(mixed, copied=True) == "released"
+    (priced,) = js.predict(architecture=str(mixed), acceptance=0.8, context=16, prompt_tokens=8).results
+    assert (priced.scheme.value, priced.release) == ("released", f"stored as released, in {reading.stored.statement}")
 
 
 def raises_one_line(match, function, *arguments):

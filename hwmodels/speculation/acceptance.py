@@ -190,9 +190,9 @@ def read_trace(path: str | os.PathLike[str], drafters: Sequence[str] = ()) -> Ac
         present = [key for key, value in raw.items() if key not in _OTHERS and isinstance(value, list)]
         known |= dict.fromkeys(present)
         if not drafters and len(present) != 1:
-            raise TraceError(
-                f"trace {name}, line {number}, has drafters {', '.join(present) or 'none'}; give one as drafter"
-            )
+            several = f"has drafters {', '.join(present)}; give one as drafter"
+            none = "names no drafter; give a list of the tokens that a cycle gains at each generated token, by its name"
+            raise TraceError(f"trace {name}, line {number}, {several if present else none}")
         asked = drafters or present
         if lacking := [key for key in asked if key not in present]:
             raise TraceError(

@@ -92,6 +92,7 @@ def test_several_drafters_keep_requests_of_one_generation(rows, tmp_path):
         ('{"a": [1]}\n{"a": [1, 0]}', (), "line 2: a is no list of whole numbers from 1"),
         ('{"a": [1.5]}', (), "line 1: a is no list of whole numbers from 1"),
         ('{"a": [1], "b": [2]}', (), "line 1, has drafters a, b; give one as drafter"),
+        ('{"a": 1}', (), "line 1, names no drafter; give a list of the tokens"),
         ('{"a": [1]}', ("b",), "line 1, has no drafter 'b'; it has a"),
         ('{"a": [1], "b": [2, 1]}', ("a", "b"), "no request with lists of equal length"),
         ('{"a": [1], "prompt_tokens": -1}', (), "prompt_tokens -1; it must be a whole number from 0"),

@@ -1,5 +1,3 @@
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -40,12 +38,7 @@ def target():
 
 
 # Compiling is what these tests spend their time on, and the networks are tiny.
-quickly = partial(
-    jax.jit, compiler_options={"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-)
-
-
-@quickly
+@jax.jit
 def drafted_chain(head, ends, tokens, hidden, root_place):
     """Logits at depths 1.. of a chain that decoding drafts along the text, with the root's place given."""
     draft, params = HeadDraft(HEAD), HeadDraftParams(head, ends)
@@ -83,7 +76,7 @@ def test_training_sees_what_decoding_sees(head, target):
     ends = target_ends(target)
     with jax.default_matmul_precision("highest"):
         options = {"depth": DEPTH, "root_every": EVERY, "options": {}}
-        run = quickly(lambda head, offset: unroll(head, HEAD, ends, tokens, hidden, offset=offset, **options))
+        run = jax.jit(lambda head, offset: unroll(head, HEAD, ends, tokens, hidden, offset=offset, **options))
         depths = run(head, OFFSET)
         # Chains at 1, 4, 7: three of stride 3 fit in 14 places at any offset, with three places below each.
         np.testing.assert_array_equal([place for _, place in depths[1:]], [[2, 5, 8], [3, 6, 9], [4, 7, 10]])

@@ -1,7 +1,5 @@
 """What tests of drafts share: 64-bit types on request, random networks, and the check of gradients."""
 
-from functools import partial
-
 import jax
 import numpy as np
 import pytest
@@ -9,27 +7,17 @@ from made_results import make_entry, make_metrics  # noqa: F401 - fixtures
 
 from jaxspec.testing.schemes import random_network
 
-# Compiling is what these tests spend their time on, and the networks are tiny.
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-
-
-@pytest.fixture(scope="session")
-def jit():
-    """`jax.jit` that compiles fast and runs slowly."""
-    return partial(jax.jit, compiler_options=QUICKLY)
-
-
-@pytest.fixture(scope="module")
-def compile_quickly():
-    """For modules whose networks are tiny, so that compiling is what their tests spend their time on."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
 
 @pytest.fixture
 def x64():
     with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def exact_products():
+    """Accelerators multiply float32 in fewer bits by default; what is tested is the network, not the device."""
+    with jax.default_matmul_precision("highest"):
         yield
 
 
@@ -57,7 +45,7 @@ class GradientCheck:
         self.step = step
         found = jax.value_and_grad(function)
         over_points = lambda points, fixed: jax.vmap(lambda point: found(point, *fixed))(points)
-        self.values_and_gradients = jax.jit(over_points, compiler_options=QUICKLY)
+        self.values_and_gradients = jax.jit(over_points)
 
     def gradients(self, points, fixed):
         """Those at a batch of points, unchecked."""

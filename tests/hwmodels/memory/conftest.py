@@ -5,9 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-# Compiling is what these tests spend their time on.
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-
 
 @pytest.fixture
 def check_at_ends(x64):
@@ -23,9 +20,9 @@ def check_at_ends(x64):
         # Every case stands for three points: on the end, and one and two steps inside.
         steps = step * jnp.arange(3.0)
         shifted = jax.vmap(lambda s: jax.tree.map(lambda x, d: x + s * d, points, directions))(steps)
-        here, near, far = np.asarray(jax.jit(jax.vmap(jax.vmap(function)), compiler_options=QUICKLY)(shifted))
+        here, near, far = np.asarray(jax.jit(jax.vmap(jax.vmap(function)))(shifted))
         differences = (4 * near - 3 * here - far) / (2 * step)
-        gradients = jax.jit(jax.vmap(jax.grad(function)), compiler_options=QUICKLY)(points)
+        gradients = jax.jit(jax.vmap(jax.grad(function)))(points)
         dots = jax.tree.map(
             lambda g, d: np.sum(np.asarray(g * d).reshape(len(here), -1), axis=1), gradients, directions
         )

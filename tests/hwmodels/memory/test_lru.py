@@ -1,5 +1,4 @@
 import collections
-import functools
 import itertools
 import math
 
@@ -16,22 +15,17 @@ from hwmodels import memory
 pytestmark = pytest.mark.device_matrix
 
 # Compiling is what these tests spend their time on.
-jit = functools.partial(
-    jax.jit, compiler_options={"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-)
-
-
-zipf_popularity = jit(memory.zipf_popularity, static_argnames="num_items")
+zipf_popularity = jax.jit(memory.zipf_popularity, static_argnames="num_items")
 
 
 def rate(popularity, capacity, **sizes):
-    """Share of requests that hit. To be traced; a `jit` with options of its own may not be."""
+    """Share of requests that hit."""
     resident = memory.residency(popularity, capacity, **sizes)
     popularity = jnp.broadcast_to(popularity, resident.shape)
     return (resident * popularity).sum(-1) / popularity.sum(-1)
 
 
-hit_rate = jit(rate)
+hit_rate = jax.jit(rate)
 
 
 def zipf(exponent, shift, num_items):
@@ -40,8 +34,8 @@ def zipf(exponent, shift, num_items):
     return weights / weights.sum()
 
 
-residency = jit(memory.residency)
-inclusion_probability = jit(memory.inclusion_probability)
+residency = jax.jit(memory.residency)
+inclusion_probability = jax.jit(memory.inclusion_probability)
 
 
 def test_power_law_by_hand():

@@ -24,15 +24,15 @@ PLACES = {f"{name}{mark}": facts.of(kind).place for name, facts in COMPRESSIONS.
 
 
 @pytest.mark.parametrize("name", PLACES)
-def test_a_compression_stays_near_the_matrix_and_below_16_bits(jit, name):
-    made = jit(_function(PLACES[name]))(MATRIX, NORMS)
+def test_a_compression_stays_near_the_matrix_and_below_16_bits(name):
+    made = jax.jit(_function(PLACES[name]))(MATRIX, NORMS)
     assert made.values.shape == MATRIX.shape
     weigh = lambda matrix: float(jnp.sum(jnp.square(matrix * NORMS[None])))
     assert 0 < weigh(made.values - MATRIX) < 0.1 * weigh(MATRIX)
     assert float(made.bits.draft) == float(made.bits.target) < 16
     # A channel that nothing flows through, and a matrix of zeros, give numbers all the same.
-    assert np.isfinite(jit(_function(PLACES[name]))(MATRIX, NORMS.at[7].set(0.0)).values).all()
-    np.testing.assert_array_equal(jit(_function(PLACES[name]))(jnp.zeros_like(MATRIX), NORMS).values, 0)
+    assert np.isfinite(jax.jit(_function(PLACES[name]))(MATRIX, NORMS.at[7].set(0.0)).values).all()
+    np.testing.assert_array_equal(jax.jit(_function(PLACES[name]))(jnp.zeros_like(MATRIX), NORMS).values, 0)
 
 
 def test_half_of_a_row_is_pruned_by_size_times_norm():
@@ -42,15 +42,15 @@ def test_half_of_a_row_is_pruned_by_size_times_norm():
     assert float(made.bits.target) == 9.0
 
 
-def test_a_rotation_is_undone_and_keeps_lengths(jit):
-    turned = jit(rotate_rows)(MATRIX)
+def test_a_rotation_is_undone_and_keeps_lengths():
+    turned = jax.jit(rotate_rows)(MATRIX)
     np.testing.assert_allclose(jnp.linalg.norm(turned, axis=1), jnp.linalg.norm(MATRIX, axis=1), rtol=1e-5)
     np.testing.assert_allclose(rotate_rows(turned, back=True), MATRIX, rtol=1e-4, atol=1e-4)
     spread = lambda matrix: float(jnp.max(jnp.abs(matrix)) / jnp.std(matrix))
     assert spread(turned) < spread(MATRIX)
 
 
-def test_a_network_is_compressed_layer_by_layer(random_network, jit):
+def test_a_network_is_compressed_layer_by_layer(random_network):
     kinds = {"q": (2, 4, 32), "down": (2, 4, 64)}
     layers = {kind: jnp.asarray(RNG.standard_normal(shape), jnp.bfloat16) for kind, shape in kinds.items()}
     norms = {"qkv": np.ones((2, 32), np.float32), "down": np.ones((2, 64), np.float32)}

@@ -26,26 +26,26 @@ SHAPE = DecoderConfig(
 every_scheme = pytest.mark.parametrize("scheme", SCHEMES.values(), ids=lambda scheme: scheme.name)
 
 
-def test_the_targets_codec_rounds_to_float16_also_where_a_program_undoes_it(jit):
+def test_the_targets_codec_rounds_to_float16_also_where_a_program_undoes_it():
     # From subnormal numbers of float16, over ties, to what is beyond its largest, of either sign.
     rng = np.random.default_rng(3)
     x = (rng.standard_normal(4000) * 2.0 ** rng.integers(-26, 18, 4000)).astype(np.float32)
     x = np.concatenate([x, np.float32([65519.9, -65520.0, 1 + 2**-11, 1 + 3 * 2**-11, 2**-24, 2**-25, -0.0])])
     with np.errstate(over="ignore"):
         expected = x.astype(np.float16).astype(np.float32)
-    found = jit(round_kv_to_float16)(jnp.asarray(x))
+    found = jax.jit(round_kv_to_float16)(jnp.asarray(x))
     assert found.dtype == jnp.float32
     np.testing.assert_array_equal(np.asarray(found).view(np.uint32), expected.view(np.uint32))
     assert (expected != np.asarray(rounded_kv(SHAPE)(jnp.asarray(x)))).mean() > 0.5
 
 
 @pytest.mark.scheme_matrix
-def test_soft_weights_tend_to_hard_ones_beyond_seven_cut_bits(jit):
+def test_soft_weights_tend_to_hard_ones_beyond_seven_cut_bits():
     matrix = jax.random.normal(jax.random.key(6), (6, 16)).astype(jnp.float16)
     for cut in (8.3, 9.8, 10.0):
         knobs = {"weight_prune": jnp.asarray(0.0), "weight_cut_bits": jnp.asarray(cut)}
-        hard = jit(lambda knobs: SCHEME.matrix.hard(matrix, jnp.ones(16), knobs))(knobs)
-        soft = jit(lambda knobs: SCHEME.matrix.soft(matrix, jnp.ones(16), knobs, 1e-4))(knobs)
+        hard = jax.jit(lambda knobs: SCHEME.matrix.hard(matrix, jnp.ones(16), knobs))(knobs)
+        soft = jax.jit(lambda knobs: SCHEME.matrix.soft(matrix, jnp.ones(16), knobs, 1e-4))(knobs)
         stored = np.asarray(matrix).view(np.uint16)
         np.testing.assert_array_equal(np.asarray(hard.values).view(np.uint16), stored >> round(cut) << round(cut))
         np.testing.assert_allclose(soft.values, np.asarray(hard.values, np.float32), rtol=1e-4)

@@ -100,11 +100,11 @@ def _head(found):
 
 
 @every_scheme_with_head
-def test_soft_heads_tend_to_the_hard_one(jit, random_network, scheme):
+def test_soft_heads_tend_to_the_hard_one(random_network, scheme):
     found = calibrated(random_network, UNTIED, scheme)
-    make = jit(lambda knobs, t: draft_head(found.params, found.prepared[HEAD], knobs, t))
+    make = jax.jit(lambda knobs, t: draft_head(found.params, found.prepared[HEAD], knobs, t))
     knobs = knobs_with(scheme, cut=2.7)
-    hard = jit(lambda knobs: draft_head(found.params, found.prepared[HEAD], knobs, None))(knobs)
+    hard = jax.jit(lambda knobs: draft_head(found.params, found.prepared[HEAD], knobs, None))(knobs)
     as_floats = lambda made: [np.asarray(leaf, np.float32) for leaf in jax.tree.leaves(made)]
     gap = lambda made: max(np.max(np.abs(a - b)) for a, b in zip(as_floats(made), as_floats(hard), strict=True))
     assert gap(make(knobs, 1e-5)) < 1e-3
@@ -115,20 +115,20 @@ def test_soft_heads_tend_to_the_hard_one(jit, random_network, scheme):
     assert least < float(hard.bits.draft) < least + 3
 
 
-def measured_hard(jit, calibration, scheme=CASSANDRA1_HEAD):
+def measured_hard(calibration, scheme=CASSANDRA1_HEAD):
     """Measures knobs of these names, by one program."""
     common = {"windows": jnp.array([2, 0]), "offset": 1, "soft_temperature": None}
-    run = jit(lambda knobs: measure(calibration, knobs, **common))
+    run = jax.jit(lambda knobs: measure(calibration, knobs, **common))
     make = knobs_with if scheme.facts.head else lambda: uniform_knobs(scheme, UNTIED, draft_length=3)
     return lambda **given: run(make(**given))
 
 
 @pytest.fixture(scope="module")
-def measured_untied(jit, untied):
-    return measured_hard(jit, untied)
+def measured_untied(untied):
+    return measured_hard(untied)
 
 
-def test_measuring_feels_the_head_and_only_where_it_is_compressed(jit, measured_untied, random_network):
+def test_measuring_feels_the_head_and_only_where_it_is_compressed(measured_untied, random_network):
     some = measured_untied
     whole, cut, pruned = some(prune=0.0, cut=0.0), some(prune=0.0, cut=5.0), some(prune=0.5, cut=0.0)
     bits = [float(found.footprint.draft_weight_bits[HEAD]) for found in (whole, cut, pruned)]
@@ -137,14 +137,14 @@ def test_measuring_feels_the_head_and_only_where_it_is_compressed(jit, measured_
     assert whole.kl < min(cut.kl, pruned.kl)
     assert priced_footprint(cut.footprint).draft_weight_bits[HEAD] == cut.footprint.draft_weight_bits[HEAD]
     # With an uncut head the draft is that of the scheme without one, whose footprint does not name the head.
-    without = measured_hard(jit, calibrated(random_network, UNTIED, CASSANDRA1), CASSANDRA1)()
+    without = measured_hard(calibrated(random_network, UNTIED, CASSANDRA1), CASSANDRA1)()
     assert HEAD not in without.footprint.draft_weight_bits
     assert priced_footprint(without.footprint).draft_weight_bits[HEAD] == 16
     np.testing.assert_allclose(without.survival, whole.survival, rtol=1e-6)  # by another program
 
 
-def test_fewer_bits_of_the_head_make_drafts_faster(jit, measured_untied, pricing):
-    measured, cycles = measured_untied(prune=0.0, cut=0.0), jit(lambda found: price(pricing, found).cycle_s)
+def test_fewer_bits_of_the_head_make_drafts_faster(measured_untied, pricing):
+    measured, cycles = measured_untied(prune=0.0, cut=0.0), jax.jit(lambda found: price(pricing, found).cycle_s)
 
     def seconds(bits):
         weights = measured.footprint.draft_weight_bits | {HEAD: jnp.float32(bits)}

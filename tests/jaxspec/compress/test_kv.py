@@ -49,13 +49,13 @@ def assert_same(left, right):
 
 
 @pytest.fixture(scope="module")
-def prepare(jit):
-    return jit(lambda cache, knobs: hard_kv(prepare_kv(CASSANDRA1, cache), knobs).cache)
+def prepare():
+    return jax.jit(lambda cache, knobs: hard_kv(prepare_kv(CASSANDRA1, cache), knobs).cache)
 
 
 @pytest.fixture(scope="module")
-def compress(jit):
-    return jit(compress_cache)
+def compress():
+    return jax.jit(compress_cache)
 
 
 KNOBS = [
@@ -99,7 +99,7 @@ def test_compression_in_the_loop_is_the_prepared_one(prepare, compress, knobs, k
 
 @pytest.mark.scheme_matrix
 @pytest.mark.parametrize("scheme", [CASSANDRA1, CASSANDRA1_CODED], ids=lambda scheme: scheme.name)
-def test_soft_kv_tends_to_the_hard_one(jit, scheme):
+def test_soft_kv_tends_to_the_hard_one(scheme):
     # Some magnitudes several times within a token, as among values of 8 significant bits.
     rng = np.random.default_rng(5)
     magnitudes = np.array([1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0])
@@ -111,7 +111,7 @@ def test_soft_kv_tends_to_the_hard_one(jit, scheme):
 
     cache = random_cache(6, draw)
     kv = prepare_kv(CASSANDRA1, cache)
-    hardly, softly = jit(hard_kv), jit(soft_kv)
+    hardly, softly = jax.jit(hard_kv), jax.jit(soft_kv)
     for prune, cut_bits in (([0.28, 0.71], [3.8, 1.2]), ([0.0, 0.92], [0.0, 6.7])):
         knobs = kv_knobs(prune, cut_bits, scheme=scheme)
         hard, hard_bits = hardly(kv, knobs)
@@ -126,11 +126,11 @@ def test_soft_kv_tends_to_the_hard_one(jit, scheme):
 
 @pytest.mark.scheme_matrix(1)
 @pytest.mark.parametrize("temperature", [None, 0.3])
-def test_bits_are_about_the_sequences_that_count(jit, temperature):
+def test_bits_are_about_the_sequences_that_count(temperature):
     rows = prepare_kv(CASSANDRA1, random_cache(9)).rows[0]
     knobs = {"kv_prune": jnp.asarray(0.31), "kv_cut_bits": jnp.asarray(2.4)}
     way = CASSANDRA1.kv.hard if temperature is None else lambda rows, knobs, c: CASSANDRA1.kv.soft(rows, knobs, 0.3, c)
-    compress = jit(way)
+    compress = jax.jit(way)
     found, alone = compress(rows, knobs, jnp.array([1.0, 1.0, 0.0])), compress(rows[:, :2], knobs, None)
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-6), found.bits, alone.bits)
     assert_same(found.rows[:, :2], alone.rows)

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -57,7 +58,7 @@ def test_o_and_down_are_rounded_behind_scales_and_all_others_behind_a_rotation()
     assert names == {input_scale_of("o"), input_scale_of("down")}
 
 
-def test_a_network_with_outliers_within_its_blocks_loses_less(random_network, jit):
+def test_a_network_with_outliers_within_its_blocks_loses_less(random_network):
     """Three inner channels are 30 times as large as the others, and the weights that read them as much smaller."""
     params = random_network(CONFIG, 5)
     layers = dict(params["layers"])
@@ -67,7 +68,7 @@ def test_a_network_with_outliers_within_its_blocks_loses_less(random_network, ji
     params = params | {"layers": layers}
     tokens = jnp.asarray(RNG.integers(31, size=(4, 16)))
     rows = lambda x: x.reshape(-1, x.shape[-1]).astype(jnp.float32)
-    plain = jit(lambda p: forward_text(p, CONFIG, tokens, keep_activations=rows))(params)
+    plain = jax.jit(lambda p: forward_text(p, CONFIG, tokens, keep_activations=rows))(params)
     norms = {name: np.linalg.norm(found, axis=1) for name, found in plain.activations.items()}
     sample = CalibrationSample(plain.activations, jnp.ones((2, 2, 16)))
     made = fitted_network("qoq-w4a8kv4", params, norms, sample)["layers"]
@@ -76,7 +77,7 @@ def test_a_network_with_outliers_within_its_blocks_loses_less(random_network, ji
     all_turned = dataclasses.replace(config, rounded_inputs=RoundedInputs(8, rotated=True))
 
     def error(layers, config):
-        found = jit(lambda p: forward_text(p, config, tokens).logits)(params | {"layers": layers})
+        found = jax.jit(lambda p: forward_text(p, config, tokens).logits)(params | {"layers": layers})
         return float(jnp.linalg.norm(found - plain.logits) / jnp.linalg.norm(plain.logits))
 
     assert error(made, config) < 0.9 * error(turned, all_turned)

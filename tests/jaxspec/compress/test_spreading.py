@@ -31,9 +31,9 @@ def outliers(rows, columns, channels=(3, 40, 41), by=30.0):
     return found
 
 
-def test_a_space_is_two_rotations_around_an_order_and_is_left_again(jit):
+def test_a_space_is_two_rotations_around_an_order_and_is_left_again():
     sample = jnp.asarray(outliers(24, 96))
-    found = jit(duquant_space)(jnp.ones(96), sample)
+    found = jax.jit(duquant_space)(jnp.ones(96), sample)
     dense = np.kron(np.eye(3), found.space.rotations[:32]) @ np.eye(96)[:, np.asarray(found.space.order)]
     dense = dense @ np.kron(np.eye(3), found.space.rotations[32:])
     np.testing.assert_allclose(spread_rows(sample, found.space), sample @ dense, rtol=1e-4, atol=1e-4)
@@ -77,22 +77,22 @@ def network():
     return params, tokens, norms, CalibrationSample(plain.activations, jnp.ones((2, 2, 16))), plain.logits
 
 
-def test_without_rounding_logits_are_those_of_the_network(network, monkeypatch, jit):
+def test_without_rounding_logits_are_those_of_the_network(network, monkeypatch):
     params, tokens, norms, sample, plain = network
     made = fitted_network("duquant-w4a4", params, norms, sample)["layers"]
     own = params | {"layers": made | {kind: params["layers"][kind] for kind in CONFIG.matrix_kinds}}
-    run = lambda: jit(lambda p: forward_text(p, fitted_config("duquant-w4a4", CONFIG), tokens).logits)(own)
+    run = lambda: jax.jit(lambda p: forward_text(p, fitted_config("duquant-w4a4", CONFIG), tokens).logits)(own)
     largest = float(jnp.max(jnp.abs(plain)))
     assert float(jnp.max(jnp.abs(run() - plain))) > 1e-2 * largest
     monkeypatch.setattr(rounded_inputs, "_integers", lambda rows, form: rows)
     assert float(jnp.max(jnp.abs(run() - plain))) < 2e-5 * largest
 
 
-def test_outliers_cost_less_in_the_space_than_out_of_it(network, jit):
+def test_outliers_cost_less_in_the_space_than_out_of_it(network):
     params, tokens, norms, sample, plain = network
 
     def error(layers, config):
-        found = jit(lambda p: forward_text(p | {"layers": layers}, config, tokens).logits)(params)
+        found = jax.jit(lambda p: forward_text(p | {"layers": layers}, config, tokens).logits)(params)
         return float(jnp.sqrt(jnp.mean(jnp.square(found - plain)) / jnp.mean(jnp.square(plain))))
 
     rounded = lambda matrix: asymmetric.decode(asymmetric.encode(matrix, 4, share=0.8))

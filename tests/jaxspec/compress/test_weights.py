@@ -47,14 +47,14 @@ def target(random_network):
 
 
 @pytest.fixture(scope="module")
-def ranked(jit, target, norms):
-    return jit(lambda target, norms: prepare_at_once(CASSANDRA1, target, norms))(target, norms)
+def ranked(target, norms):
+    return jax.jit(lambda target, norms: prepare_at_once(CASSANDRA1, target, norms))(target, norms)
 
 
 @pytest.fixture(scope="module")
-def harden(jit, target, ranked):
+def harden(target, ranked):
     """The hard draft of given knobs."""
-    compiled = jit(hard_weights)
+    compiled = jax.jit(hard_weights)
     return lambda knobs: compiled(target, ranked, knobs)
 
 
@@ -119,8 +119,8 @@ def test_the_hard_draft_is_a_bitwise_part_of_the_target(target, norms, harden, s
 
 @pytest.mark.scheme_matrix
 @pytest.mark.parametrize("scheme", [CASSANDRA1, CASSANDRA1_CODED], ids=lambda scheme: scheme.name)
-def test_soft_draft_tends_to_the_hard_one(jit, target, ranked, harden, scheme):
-    softly = jit(soft_weights)
+def test_soft_draft_tends_to_the_hard_one(target, ranked, harden, scheme):
+    softly = jax.jit(soft_weights)
     for seed in (5, 6):
         knobs = random_knobs(seed, whole=False, scheme=scheme)
         hard = harden(knobs)
@@ -151,7 +151,7 @@ def test_bits_are_those_of_the_matrix_alone(harden):
 
 
 @pytest.mark.scheme_matrix
-def test_a_float16_network_keeps_its_own_bits(jit, random_network, norms):
+def test_a_float16_network_keeps_its_own_bits(random_network, norms):
     # Magnitudes from float16's subnormal numbers to its largest, in one matrix.
     spread = lambda x: (x * 2.0 ** jnp.linspace(-20, 14, x.shape[-1])[None, None]).astype(jnp.float16)
     network = random_network(CONFIG, 5)
@@ -159,9 +159,9 @@ def test_a_float16_network_keeps_its_own_bits(jit, random_network, norms):
         "layers": network["layers"] | {kind: spread(network["layers"][kind]) for kind in CONFIG.matrix_kinds}
     }
     prepared, knobs = prepare_at_once(CASSANDRA1, target, norms), random_knobs(8, whole=True)
-    harden = jit(hard_weights)
+    harden = jax.jit(hard_weights)
     draft = harden(target, prepared, knobs)
-    soft = jit(soft_weights)(target, prepared, knobs, 1e-5)
+    soft = jax.jit(soft_weights)(target, prepared, knobs, 1e-5)
     for i, kind in enumerate(CONFIG.matrix_kinds):
         stored, read = (np.asarray(x).view(np.uint16) for x in (target["layers"][kind], draft.params["layers"][kind]))
         assert draft.params["layers"][kind].dtype == jnp.float16

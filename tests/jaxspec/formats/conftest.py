@@ -1,5 +1,6 @@
 """What several tests of formats share."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -8,13 +9,13 @@ from jaxspec.formats.huffman_streams import code_of_symbols
 
 
 @pytest.fixture(scope="module")
-def encode_streams(jit):
-    return jit(huffman_streams.encode, static_argnames=("lanes", "capacity_words"))
+def encode_streams():
+    return jax.jit(huffman_streams.encode, static_argnames=("lanes", "capacity_words"))
 
 
 @pytest.fixture(scope="module")
-def decode_streams(jit):
-    return jit(huffman_streams.decode, static_argnames="num_symbols")
+def decode_streams():
+    return jax.jit(huffman_streams.decode, static_argnames="num_symbols")
 
 
 @pytest.fixture(scope="module")

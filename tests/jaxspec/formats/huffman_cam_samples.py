@@ -1,7 +1,5 @@
 """What test_huffman_cam and test_huffman_columns share."""
 
-from functools import partial
-
 import jax
 import numpy as np
 
@@ -12,15 +10,10 @@ HAND_CODE = huffman.code_of_lengths(np.array([{9: 1, 4: 2, 1: 3, 30: 3}.get(s, 0
 
 
 # Compiling is what these tests spend their time on.
-jit_fast_compile = partial(
-    jax.jit, compiler_options={"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-)
+encode_bank = jax.jit(huffman_cam.encode_bank, static_argnames="capacity_words")
 
 
-encode_bank = jit_fast_compile(huffman_cam.encode_bank, static_argnames="capacity_words")
-
-
-decode = jit_fast_compile(huffman_cam.decode, static_argnames=("num_symbols", "register_bits"))
+decode = jax.jit(huffman_cam.decode, static_argnames=("num_symbols", "register_bits"))
 
 
 def random_code(rng, *, max_length, size=32, skew=4):

@@ -11,14 +11,10 @@ NAMES = list(mx.ELEMENTS)
 SOME = ["E5M2", "E2M1", "INT8"]
 
 
-# Compiling is what these tests spend their time on.
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+encode = jax.jit(mx.encode, static_argnames=("element", "block_size"))
 
 
-encode = jax.jit(mx.encode, static_argnames=("element", "block_size"), compiler_options=QUICKLY)
-
-
-decode = jax.jit(mx.decode, compiler_options=QUICKLY)
+decode = jax.jit(mx.decode)
 
 
 def wild(seed, rows=40, columns=75):

@@ -1,7 +1,6 @@
 """What test_mx_truncated and test_mx_truncated_sizes share."""
 
 from fractions import Fraction
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -10,17 +9,10 @@ import numpy as np
 
 from jaxspec.formats import mx_truncated as mx
 
-# Compiling is what these tests spend their time on.
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+encode = jax.jit(mx.encode, static_argnames=("block_size", "mantissa_bits", "rounding"))
 
 
-jit = partial(jax.jit, compiler_options=QUICKLY)
-
-
-encode = jit(mx.encode, static_argnames=("block_size", "mantissa_bits", "rounding"))
-
-
-decode = jit(mx.decode)
+decode = jax.jit(mx.decode)
 
 
 def stored(values):

@@ -1,3 +1,4 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ WIDTHS = range(1, 17)
 
 
 @pytest.fixture(scope="module")
-def codec(jit):
+def codec():
     """`pack` and `unpack` that compile fast; one compilation for each width and length."""
-    return jit(bit_packing.pack, static_argnames="width"), jit(bit_packing.unpack, static_argnames=("width", "count"))
+    return jax.jit(bit_packing.pack, static_argnames="width"), jax.jit(
+        bit_packing.unpack, static_argnames=("width", "count")
+    )
 
 
 def words_in_plain_python(values, width):

@@ -36,26 +36,26 @@ def test_bitmap_by_hand():
 
 @settings(max_examples=12)
 @given(**any_mask)
-def test_bitmap_of_any_shape(jit, shape, density, seed):
+def test_bitmap_of_any_shape(shape, density, seed):
     mask = random_mask(shape, density, seed)
-    packed = np.asarray(jit(bitmap.pack)(mask))
+    packed = np.asarray(jax.jit(bitmap.pack)(mask))
     assert packed.shape == (*shape[:-1], math.ceil(shape[-1] / 8))
     assert packed.dtype == jnp.uint8
     for lead, row in rows_of(mask):
         text = "".join("01"[int(kept)] for kept in row)
         assert "".join(f"{byte:08b}" for byte in packed[lead].tolist()) == text.ljust(-(-len(text) // 8) * 8, "0")
-    unpack = jit(bitmap.unpack, static_argnames="length")
+    unpack = jax.jit(bitmap.unpack, static_argnames="length")
     np.testing.assert_array_equal(unpack(packed, length=shape[-1]), mask)
     assert 8 * packed.size == bitmap.num_bits(shape)
 
 
 @settings(max_examples=16)
 @given(**any_mask, capacity=st.sampled_from([0, 6, 20]), dtype=st.sampled_from([np.uint16, np.float32]))
-def test_sparse_values_of_any_shape(jit, shape, density, seed, capacity, dtype):
+def test_sparse_values_of_any_shape(shape, density, seed, capacity, dtype):
     mask = random_mask(shape, density, seed)
     values = np.random.default_rng(seed + 1).integers(1, 120, shape).astype(dtype)
-    sparse = jax.device_get(jit(bitmap.sparsify, static_argnames="capacity")(values, mask, capacity=capacity))
-    back = np.asarray(jit(bitmap.desparsify)(sparse.values, mask, fill=3))
+    sparse = jax.device_get(jax.jit(bitmap.sparsify, static_argnames="capacity")(values, mask, capacity=capacity))
+    back = np.asarray(jax.jit(bitmap.desparsify)(sparse.values, mask, fill=3))
     assert sparse.values.shape == (*shape[:-1], capacity)
     assert sparse.values.dtype == back.dtype == dtype
     for lead, row in rows_of(mask):
@@ -68,11 +68,11 @@ def test_sparse_values_of_any_shape(jit, shape, density, seed, capacity, dtype):
         np.testing.assert_array_equal(back[lead], np.where(here, values[lead], dtype(3)))
 
 
-def test_patterns_survive_bit_for_bit(jit):
+def test_patterns_survive_bit_for_bit():
     # All 16-bit patterns, and float32 NaNs with payloads, one of them signalling.
     mask = jnp.asarray(np.random.default_rng(1).random(1 << 16) < 0.7)
     # The mask is an argument: the compiler would fold the running sum of a constant, which takes it seconds.
-    there_and_back = jit(lambda v, m: bitmap.desparsify(bitmap.sparsify(v, m, capacity=50_000).values, m))
+    there_and_back = jax.jit(lambda v, m: bitmap.desparsify(bitmap.sparsify(v, m, capacity=50_000).values, m))
     patterns = np.random.default_rng(0).permutation(1 << 16).astype(np.uint16)
     np.testing.assert_array_equal(there_and_back(jnp.asarray(patterns), mask), np.where(mask, patterns, 0))
     floats = (patterns.astype(np.uint32) << 16 | 0x1234).view(np.float32)

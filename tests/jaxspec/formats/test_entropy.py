@@ -11,10 +11,8 @@ from jaxspec.formats.fields import entropy_bits, entropy_of, histogram
 
 pytestmark = pytest.mark.scheme_matrix
 
-# Compiling is what these tests spend their time on.
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-measure = jax.jit(entropy_bits, static_argnames="axis", compiler_options=QUICKLY)
-count = jax.jit(histogram, static_argnums=1, compiler_options=QUICKLY)
+measure = jax.jit(entropy_bits, static_argnames="axis")
+count = jax.jit(histogram, static_argnums=1)
 
 
 def by_definition(counts):

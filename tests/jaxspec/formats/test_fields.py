@@ -14,9 +14,7 @@ PATTERNS = np.arange(1 << 16, dtype=np.uint16)
 PARTITIONS = ["1-5-5-5", "1-4-4-7", "4-4-4-4", "8-8", "1-8-7", "16", "2-3-11", "15-1"]
 
 
-# Compiling is what these tests spend their time on.
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-measure = jax.jit(fields.entropies, static_argnums=1, compiler_options=QUICKLY)
+measure = jax.jit(fields.entropies, static_argnums=1)
 
 
 def as_text(pattern, widths):

@@ -51,7 +51,7 @@ def test_vmap_is_the_whole():
 
 @pytest.mark.scheme_matrix(2)
 @pytest.mark.parametrize("scheme", ["q4_0", "q8_0", IQ4_NL], ids=["q4_0", "q8_0", "iq4_nl"])
-def test_gradient_is_that_of_the_scale(scheme, jit):
+def test_gradient_is_that_of_the_scale(scheme):
     # Decoded values are fixed levels times a scale that follows the group's largest magnitude: d decoded / d extreme.
     x = np.random.default_rng(14).normal(size=32).astype(np.float32)
     extreme = np.abs(x).argmax()
@@ -62,5 +62,5 @@ def test_gradient_is_that_of_the_scale(scheme, jit):
     levels = codes if quantized.table is None else np.array(quantized.table.levels)[codes]
     expected = np.zeros(32)
     expected[extreme] = np.dot(weight, levels) * float(quantized.scales[0]) / x[extreme]
-    gradient = jit(jax.vmap(jax.grad(total)))(jnp.asarray(np.stack([x, -2 * x])))
+    gradient = jax.jit(jax.vmap(jax.grad(total)))(jnp.asarray(np.stack([x, -2 * x])))
     np.testing.assert_allclose(gradient, [expected, expected], rtol=3e-3)

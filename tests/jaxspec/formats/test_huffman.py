@@ -143,19 +143,19 @@ COUNTS = {
 
 @pytest.mark.parametrize("max_length", [3, 12])
 @pytest.mark.parametrize("name", COUNTS)
-def test_expected_bits_is_the_mean_of_the_exact_code(jit, name, max_length):
+def test_expected_bits_is_the_mean_of_the_exact_code(name, max_length):
     counts = np.array(COUNTS[name])
     whole = np.round(counts * 1000).astype(int)
     expected = huffman.mean_length(whole, huffman.code_lengths(whole, max_length=max_length))
-    found = jit(partial(huffman.expected_bits, max_length=max_length))(jnp.asarray(counts))
+    found = jax.jit(partial(huffman.expected_bits, max_length=max_length))(jnp.asarray(counts))
     np.testing.assert_allclose(found, expected, rtol=3e-6)
 
 
 @pytest.mark.scheme_matrix
-def test_expected_bits_at_the_ends(jit):
-    means = {max_length: jit(partial(huffman.expected_bits, max_length=max_length)) for max_length in (1, 3)}
+def test_expected_bits_at_the_ends():
+    means = {max_length: jax.jit(partial(huffman.expected_bits, max_length=max_length)) for max_length in (1, 3)}
     assert means[3](jnp.zeros(0)) == 0
-    np.testing.assert_array_equal(jit(jax.grad(partial(huffman.expected_bits, max_length=3)))(jnp.zeros(3)), 0)
+    np.testing.assert_array_equal(jax.jit(jax.grad(partial(huffman.expected_bits, max_length=3)))(jnp.zeros(3)), 0)
     # Three symbols do not fit one bit: no number, rather than a wrong one; absent ones take no place.
     assert jnp.isnan(means[1](jnp.array([1.0, 2.0, 3.0])))
     assert means[1](jnp.array([1.0, 0.0, 3.0])) == 1
@@ -167,11 +167,11 @@ def test_expected_bits_at_the_ends(jit):
 @pytest.mark.scheme_matrix
 @pytest.mark.parametrize("max_length", [3, 12])
 @pytest.mark.parametrize("name", ["skewed", "two"])
-def test_gradient_of_expected_bits(gradient_check, x64, jit, name, max_length):
+def test_gradient_of_expected_bits(gradient_check, x64, name, max_length):
     counts = jnp.asarray(COUNTS[name])
     assert counts.dtype == jnp.float64
     if name == "two":
         # Either symbol always takes one bit, whatever the counts.
-        np.testing.assert_allclose(jit(jax.grad(huffman.expected_bits))(counts), 0, atol=1e-12)
+        np.testing.assert_allclose(jax.jit(jax.grad(huffman.expected_bits))(counts), 0, atol=1e-12)
         return
     gradient_check(lambda c: huffman.expected_bits(c, max_length=max_length))(counts)

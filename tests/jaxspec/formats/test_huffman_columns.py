@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from huffman_cam_samples import HAND_CODE, encode_bank, jit_fast_compile
+from huffman_cam_samples import HAND_CODE, encode_bank
 
 from jaxspec.formats import huffman, huffman_cam, huffman_columns
 from jaxspec.formats.patterns import BFLOAT16, FLOAT16
@@ -45,7 +45,7 @@ def test_every_pattern_comes_back(number_format):
     # 299 weights and 65,536 patterns: 45 columns of 1463.
     columns = np.random.default_rng(1).permutation(patterns).reshape(45, 1463)
     encode = partial(huffman_columns.encode_column, codes=codes, number_format=number_format, capacity_words=400)
-    column = jit_fast_compile(jax.vmap(encode))(jnp.asarray(columns))
+    column = jax.jit(jax.vmap(encode))(jnp.asarray(columns))
     used = np.stack([bank.num_bits for bank in column.banks], axis=-1)
     coded = sum(
         huffman.num_bits(count, code.lengths) for count, code in zip(group_counts(patterns, number_format), codes)
@@ -56,7 +56,7 @@ def test_every_pattern_comes_back(number_format):
         run_column = partial(
             huffman_columns.decode_column, cams=cams, number_format=number_format, register_bits=register_bits
         )
-        run = jit_fast_compile(jax.vmap(run_column))(column)
+        run = jax.jit(jax.vmap(run_column))(column)
         np.testing.assert_array_equal(run.bits, columns)
         assert run.bits.dtype == jnp.uint16
         assert bool(run.valid.all())
@@ -68,10 +68,8 @@ def damaged():
     """A sound column, its decoders, and what may be done to a bank."""
     bits = gaussian_patterns(FLOAT16, (4, 31))[:124]
     codes = huffman_columns.column_codes(bits)
-    column = jit_fast_compile(partial(huffman_columns.encode_column, codes=codes, capacity_words=21))(jnp.asarray(bits))
-    run_column = jit_fast_compile(
-        partial(huffman_columns.decode_column, cams=[huffman_cam.build_cam(code) for code in codes])
-    )
+    column = jax.jit(partial(huffman_columns.encode_column, codes=codes, capacity_words=21))(jnp.asarray(bits))
+    run_column = jax.jit(partial(huffman_columns.decode_column, cams=[huffman_cam.build_cam(code) for code in codes]))
     replace = lambda bank, **new: column._replace(
         banks=tuple(b._replace(**new) if i == bank else b for i, b in enumerate(column.banks))
     )
@@ -111,7 +109,7 @@ def test_expected_bits_are_those_of_the_codes(number_format):
     bits = gaussian_patterns(number_format, (19, 41))[: 19 * 41]
     codes = huffman_columns.column_codes(bits, number_format=number_format, max_length=6)
     counts = group_counts(bits, number_format)
-    mean = jit_fast_compile(partial(huffman_columns.expected_bits, number_format=number_format, max_length=6))
+    mean = jax.jit(partial(huffman_columns.expected_bits, number_format=number_format, max_length=6))
     coded = sum(huffman.mean_length(count, code.lengths) for count, code in zip(counts, codes))
     found = mean([count.astype(np.float32) for count in counts])
     np.testing.assert_allclose(found, RAW_BITS[number_format] + coded, rtol=1e-5)

@@ -1,3 +1,4 @@
+import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
@@ -98,7 +99,7 @@ def test_symbols_of_16_bits_and_codewords_of_16_bits(encode_streams, decode_stre
 
 
 @pytest.mark.parametrize("skew", [False, True])
-def test_every_bfloat16_pattern(jit, encode_streams, skew):
+def test_every_bfloat16_pattern(encode_streams, skew):
     """All exponents with all signs and mantissas; and all of them once more among many of one exponent."""
     patterns = np.arange(1 << 16, dtype=np.uint16)
     if skew:
@@ -109,7 +110,9 @@ def test_every_bfloat16_pattern(jit, encode_streams, skew):
     lanes = huffman_streams.num_lanes(patterns.size)
     streams = encode_streams(jnp.asarray(exponents), code, lanes=lanes)
     beside = (patterns >> 15 << 7 | patterns & 0x7F).astype(np.uint8).view("<u2").reshape(-1, lanes)
-    found = jit(huffman_streams.decode_bfloat16)(streams, huffman_streams.entries(code, shift=7), jnp.asarray(beside))
+    found = jax.jit(huffman_streams.decode_bfloat16)(
+        streams, huffman_streams.entries(code, shift=7), jnp.asarray(beside)
+    )
     assert bool(found.complete)
     np.testing.assert_array_equal(np.asarray(found.pairs).reshape(-1).view("<u2"), patterns)
     # As values: NaN payloads, infinities, signed zeros and subnormal values have their bits.

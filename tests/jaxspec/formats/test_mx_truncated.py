@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from mx_truncated_samples import bits_of, by_fractions, decode, encode, jit, stored, wild
+from mx_truncated_samples import bits_of, by_fractions, decode, encode, stored, wild
 
 from jaxspec.formats import mx_truncated as mx
 from jaxspec.formats.patterns import BFLOAT16, from_bits
@@ -11,10 +11,10 @@ from jaxspec.formats.patterns import BFLOAT16, from_bits
 PATTERNS = np.arange(1 << 16, dtype=np.uint16)
 
 
-split = jit(mx.split)
+split = jax.jit(mx.split)
 
 
-join = jit(mx.join)
+join = jax.jit(mx.join)
 
 
 def test_encoding_by_hand():

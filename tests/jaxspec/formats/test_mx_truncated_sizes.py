@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from mx_truncated_samples import bits_of, by_fractions, decode, encode, jit, wild
+from mx_truncated_samples import bits_of, by_fractions, decode, encode, wild
 
 from jaxspec.formats import mx_truncated as mx
 
-num_bits = jit(mx.num_bits, static_argnames=("block_size", "mantissa_bits"))
+num_bits = jax.jit(mx.num_bits, static_argnames=("block_size", "mantissa_bits"))
 
 
 @pytest.mark.scheme_matrix(1)

@@ -1,5 +1,4 @@
 import collections
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +13,9 @@ from jaxspec.formats.superblock import Layout, read_order
 
 pytestmark = pytest.mark.scheme_matrix
 
-# Compiling is what these tests spend their time on.
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-ordered = jax.jit(read_order, static_argnames=("layout", "num_blocks"), compiler_options=QUICKLY)
-packed_by = jax.jit(superblock.pack, static_argnames="layout", compiler_options=QUICKLY)
-unpacked_by = jax.jit(superblock.unpack, static_argnames=("layout", "stream_bytes"), compiler_options=QUICKLY)
+ordered = jax.jit(read_order, static_argnames=("layout", "num_blocks"))
+packed_by = jax.jit(superblock.pack, static_argnames="layout")
+unpacked_by = jax.jit(superblock.unpack, static_argnames=("layout", "stream_bytes"))
 
 GROUP = 16
 MANTISSA_BITS = 3
@@ -157,7 +154,7 @@ LAYOUT = Layout(blocks=(1, 3, 2), block_bytes=3, limit_bytes=4)
 SIZES = (40, 67, 1)
 
 
-@functools.partial(jax.jit, compiler_options=QUICKLY)
+@jax.jit
 def there_and_back(group_bits, streams):
     order = read_order(group_bits, LAYOUT, num_blocks=43)
     packed = superblock.pack(streams, order, layout=LAYOUT)

@@ -9,9 +9,7 @@ from jaxspec.formats.superblock import Layout, choose_layout, read_order
 
 pytestmark = pytest.mark.scheme_matrix
 
-# Compiling is what these tests spend their time on.
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-ordered = jax.jit(read_order, static_argnames=("layout", "num_blocks"), compiler_options=QUICKLY)
+ordered = jax.jit(read_order, static_argnames=("layout", "num_blocks"))
 
 
 def test_slots_by_hand():

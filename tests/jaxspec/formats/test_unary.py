@@ -63,11 +63,11 @@ def test_weighted_counts_are_those_of_bincount():
 
 
 @pytest.mark.parametrize("shape", [(0,), (2, 0), (0, 5), (3, 1, 4100)])
-def test_weighted_counts_of_any_shape(jit, shape):
+def test_weighted_counts_of_any_shape(shape):
     # 4100 values fill more than one block of the sum.
     rng = np.random.default_rng(len(shape))
     symbols, weights = rng.integers(256, size=shape), rng.random(shape).astype(np.float32)
-    counts = jit(weighted_counts)(jnp.asarray(symbols, jnp.uint8), jnp.asarray(weights))
+    counts = jax.jit(weighted_counts)(jnp.asarray(symbols, jnp.uint8), jnp.asarray(weights))
     assert counts.shape == (*shape[:-1], NUM_SYMBOLS)
     for lead in np.ndindex(shape[:-1]):
         expected = np.bincount(symbols[lead], weights[lead], NUM_SYMBOLS)
@@ -122,14 +122,14 @@ def test_stream_by_hand():
 
 @settings(max_examples=15)
 @given(size=st.sampled_from([0, 1, 2, 7, 61]), distinct=st.sampled_from([1, 2, 9, 256]), seed=st.integers(0, 2**32 - 1))
-def test_stream_is_the_codewords_written_out(jit, size, distinct, seed):
+def test_stream_is_the_codewords_written_out(size, distinct, seed):
     rng = np.random.default_rng(seed)
     symbols = rng.choice(rng.permutation(256)[:distinct], size=size).astype(np.uint8)
     counts = np.bincount(symbols, minlength=256)
     codebook = build_codebook(jnp.asarray(counts))
     expected = codewords(symbols, sorted(range(256), key=lambda symbol: (-counts[symbol], symbol)))
     # Too few bytes for some of the longest, more than needed elsewhere.
-    stream = jit(encode, static_argnames="capacity_bytes")(jnp.asarray(symbols), codebook, capacity_bytes=80)
+    stream = jax.jit(encode, static_argnames="capacity_bytes")(jnp.asarray(symbols), codebook, capacity_bytes=80)
     assert as_text(stream) == expected.ljust(640, "0")[:640]
     assert int(stream.num_bits) == int(encoded_bits(jnp.asarray(symbols), codebook)) == len(expected)
     assert len(expected) == round(float(mean_length(jnp.asarray(counts, jnp.float32))) * size)

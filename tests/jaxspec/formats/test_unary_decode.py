@@ -21,18 +21,16 @@ REVERSED = Codebook(
 
 #: Streams of one capacity share what is compiled, and compiling is what these tests spend their time on.
 CAPACITY = 300
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 quick_decode, quick_decode_lanes = (
     jax.jit(
         decoder,
         static_argnames=("num_symbols", width),
-        compiler_options=QUICKLY,
     )
     for decoder, width in ((decode, "chunk_bits"), (decode_lanes, "num_lanes"))
 )
-quick_encode = jax.jit(encode, static_argnames="capacity_bytes", compiler_options=QUICKLY)
-quick_codebook = jax.jit(build_codebook, compiler_options=QUICKLY)
+quick_encode = jax.jit(encode, static_argnames="capacity_bytes")
+quick_codebook = jax.jit(build_codebook)
 DECODERS = {
     "chunks of 8": quick_decode,
     "chunks of 5": functools.partial(quick_decode, chunk_bits=5),

@@ -20,7 +20,7 @@ from hwmodels import catalog, step_cost
 from jaxspec.host.fits import fit_machine
 from jaxspec.host.run import device_text
 
-pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.study]
+pytestmark = pytest.mark.study
 
 
 @pytest.fixture(scope="module")

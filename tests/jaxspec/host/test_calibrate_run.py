@@ -15,7 +15,7 @@ from jaxspec.host.table import rows_text
 from jaxspec.partial_files import to_json
 from jaxspec.report.assumptions import device_facts, number_status
 
-pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.study]
+pytestmark = pytest.mark.study
 
 
 def run(capsys, *arguments):

@@ -6,8 +6,6 @@ from jaxspec.host.measuring import noise_of
 from jaxspec.host.programs import cycle_timings
 from jaxspec.models import DecoderConfig
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
 
 def test_a_quiet_machine_is_believed_and_a_busy_one_is_not():
     assert noise_of([0.02] * 50, [1.0, 1.05, 1.1], 0.3).believed

@@ -21,9 +21,6 @@ CONFIG = DecoderConfig(
 )
 CLOSE = {"rtol": 2e-5, "atol": 2e-5}  # float32, logits of order 1
 
-# Compiling is what these tests spend their time on, and the networks are tiny.
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-
 
 def random_params(config=CONFIG, seed=0):
     # From NumPy: `init_params` compiles a generator for every shape. Norm weights are random too.

@@ -8,10 +8,8 @@ from jaxspec.models.attention import KVSource
 
 pytestmark = pytest.mark.network
 
-# Compiling is what these tests spend their time on.
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-attend = jax.jit(attention.attend, compiler_options=QUICKLY)
-attend_sequentially = jax.jit(attention.attend_sequentially, static_argnums=2, compiler_options=QUICKLY)
+attend = jax.jit(attention.attend)
+attend_sequentially = jax.jit(attention.attend_sequentially, static_argnums=2)
 
 BATCH, TOKENS, HEADS, KV_HEADS, HEAD_DIM = 2, 5, 6, 3, 4
 
@@ -74,7 +72,7 @@ def test_both_ways_have_the_same_gradients():
             rebuilt = [KVSource(*parts) for parts in zip(keys, values, masks)]
             return jnp.sum(weight * function(query, rebuilt))
 
-        gradient = jax.jit(jax.grad(of, argnums=(0, 1, 2)), compiler_options=QUICKLY)
+        gradient = jax.jit(jax.grad(of, argnums=(0, 1, 2)))
         return gradient(query, [s.key for s in sources], [s.value for s in sources])
 
     jax.tree.map(
@@ -91,7 +89,7 @@ def test_a_row_that_sees_nothing_gets_the_mean_and_a_finite_gradient(function):
     values = np.concatenate([source.value for source in sources], axis=2)[1]  # kv_head, slot, head_dim
     mean = np.repeat(values.mean(1), HEADS // KV_HEADS, axis=0).reshape(-1)
     np.testing.assert_allclose(function(query, sources)[1, 2], mean, rtol=1e-4, atol=1e-6)
-    gradient = jax.jit(jax.grad(lambda q: function.__wrapped__(q, sources).sum()), compiler_options=QUICKLY)(query)
+    gradient = jax.jit(jax.grad(lambda q: function.__wrapped__(q, sources).sum()))(query)
     assert np.isfinite(gradient).all()
 
 

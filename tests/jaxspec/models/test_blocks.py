@@ -26,7 +26,6 @@ from jaxspec.models.stored_parameters import network_parameters, stored_tensors
 
 pytestmark = pytest.mark.network
 
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 SIZES = DecoderConfig(
     vocab_size=13, hidden_size=12, intermediate_size=7, num_layers=5, num_heads=4, num_kv_heads=2, head_dim=6
 )
@@ -98,7 +97,7 @@ def test_each_parameter_is_stacked_over_the_layers_that_have_it():
 
 def test_a_mixed_network_is_its_layers_one_after_the_other():
     params = random_params(MIXED)
-    run = jax.jit(decoder.forward_text, static_argnums=1, static_argnames="keep_activations", compiler_options=QUICKLY)
+    run = jax.jit(decoder.forward_text, static_argnums=1, static_argnames="keep_activations")
     result = run(params, MIXED, TOKENS, keep_activations=jnp.asarray)
     step = StepInput(jnp.broadcast_to(jnp.arange(4), (2, 4)), causal_mask(2, 4))
     x, place, written = params["embed"][TOKENS], {}, []
@@ -144,12 +143,12 @@ def test_decoding_cuts_no_layers_out_of_their_stacks(monkeypatch):
         source = CachedKV(cached, jnp.ones((2, 1, 6), bool))
         return decoder.forward(params, MIXED, TOKENS[:, :1], StepInput(np.full((2, 1), 6), causal_mask(2, 1), [source]))
 
-    found = jax.jit(step, compiler_options=QUICKLY)(params, cached)
+    found = jax.jit(step)(params, cached)
     assert sliced_stacks(jax.make_jaxpr(step)(params, cached).jaxpr) == []
     between = layer_loops.entries_between
     monkeypatch.setattr(layer_loops, "entries_between", lambda *given, in_place=False: between(*given))
     assert (2, 24, 12) in sliced_stacks(jax.make_jaxpr(lambda *given: step(*given))(params, cached).jaxpr)
-    copied = jax.jit(lambda *given: step(*given), compiler_options=QUICKLY)(params, cached)
+    copied = jax.jit(lambda *given: step(*given))(params, cached)
     np.testing.assert_array_equal(found.logits, copied.logits)
     np.testing.assert_array_equal(found.cache.value, copied.cache.value)
 

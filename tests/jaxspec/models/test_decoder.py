@@ -5,21 +5,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from decoder_cases import CLOSE, CONFIG, PARAMS, POSITIONS, QUICKLY, TOKENS, forward_of
+from decoder_cases import CLOSE, CONFIG, PARAMS, POSITIONS, TOKENS, forward_of
 
 from jaxspec.models import decoder
 from jaxspec.models.decoder import abstract_params, causal_mask, init_params
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, take_slots, write_cache
 from jaxspec.models.norms import rms_norm
 
+pytestmark = pytest.mark.usefixtures("exact_products")
+
 STATIC = ("config", "kv_codec", "dtype", "dot_dtype", "keep_activations", "frugal")
-forward = jax.jit(forward_of, static_argnames=STATIC, compiler_options=QUICKLY)
-
-
-@pytest.fixture(autouse=True)
-def _exact_products():
-    with jax.default_matmul_precision("highest"):
-        yield
+forward = jax.jit(forward_of, static_argnames=STATIC)
 
 
 def run(tokens=TOKENS, positions=POSITIONS, mask=None, *, params=PARAMS, config=CONFIG, **options):
@@ -34,7 +30,7 @@ def slots_first(cache):
 
 @pytest.mark.network
 def test_init_params_has_the_abstract_shapes_and_a_scale_that_keeps_activations_of_order_one():
-    params = jax.jit(init_params, static_argnums=0, compiler_options=QUICKLY)(CONFIG, jax.random.key(0))
+    params = jax.jit(init_params, static_argnums=0)(CONFIG, jax.random.key(0))
     chex.assert_trees_all_equal_shapes_and_dtypes(params, abstract_params(CONFIG))
     np.testing.assert_allclose(np.std(params["layers"]["q"]), CONFIG.hidden_size**-0.5, rtol=0.1)
     np.testing.assert_array_equal(params["final_norm"], 1)
@@ -43,7 +39,7 @@ def test_init_params_has_the_abstract_shapes_and_a_scale_that_keeps_activations_
 
 @pytest.mark.network
 def test_the_forward_of_texts_is_the_forward_with_a_causal_mask():
-    text = jax.jit(decoder.forward_text, static_argnums=1, compiler_options=QUICKLY)(PARAMS, CONFIG, TOKENS)
+    text = jax.jit(decoder.forward_text, static_argnums=1)(PARAMS, CONFIG, TOKENS)
     chex.assert_trees_all_close(text, run(), **CLOSE)
     assert text.logits.shape == (2, 9, 13)
     assert (text.cache.num_layers, text.cache.num_slots) == (2, 9)

@@ -7,18 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from decoder_cases import CLOSE, CONFIG, PARAMS, QUICKLY, TOKENS
+from decoder_cases import CLOSE, CONFIG, PARAMS, TOKENS
 
 from jaxspec.models import decoder
 
-
-@pytest.fixture(autouse=True)
-def _exact_products():
-    with jax.default_matmul_precision("highest"):
-        yield
+pytestmark = pytest.mark.usefixtures("exact_products")
 
 
-@partial(jax.jit, static_argnames=("frugal", "dot_dtype"), compiler_options=QUICKLY)
+@partial(jax.jit, static_argnames=("frugal", "dot_dtype"))
 def loss_and_gradient(params, frugal=False, dot_dtype=None):
     def loss(params):
         logits = decoder.forward_text(params, CONFIG, TOKENS, frugal=frugal, dot_dtype=dot_dtype).logits
@@ -44,7 +40,7 @@ def test_gradient_agrees_with_central_differences():
     with jax.enable_x64(True):
         params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), PARAMS)
 
-        @partial(jax.jit, compiler_options=QUICKLY)
+        @jax.jit
         def loss_and_gradient(params):
             logits = lambda params: decoder.forward_text(params, CONFIG, TOKENS, dtype=jnp.float64).logits
             return jax.value_and_grad(lambda params: jnp.mean(logits(params)[:, :, 3] ** 2))(params)

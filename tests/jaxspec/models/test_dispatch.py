@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from decoder_cases import forward_of
-from test_experts import CONFIG, TOKENS, jit, random_params
+from test_experts import CONFIG, TOKENS, random_params
 
 from hwmodels.networks import ExpertSizes
 from jaxspec.models.decoder import forward_text
@@ -76,7 +76,7 @@ def folder(tmp_path_factory):
 
 
 def test_a_network_is_the_same_however_its_experts_are_kept(folder):
-    run = jit(forward_text, static_argnames="config")
+    run = jax.jit(forward_text, static_argnames="config")
     target = load_directory(folder).params
     plain = run(as_computed(target), GLM, TOKENS)
     streamed = load_directory(folder, stream=True).params
@@ -89,7 +89,7 @@ def test_a_network_is_the_same_however_its_experts_are_kept(folder):
 
 
 def test_a_network_read_layer_by_layer_sees_the_same_inputs(folder):
-    run = jit(forward_text, static_argnames=("config", "keep_activations"))
+    run = jax.jit(forward_text, static_argnames=("config", "keep_activations"))
     seen = run(load_directory(folder).params, GLM, TOKENS, keep_activations=jnp.square).activations
     found = input_squares(open_network(folder), TOKENS)
     assert set(found) == {

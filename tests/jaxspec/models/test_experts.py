@@ -1,7 +1,6 @@
 """A mixture of experts against all of its experts computed, and each token against its neighbours' choices."""
 
 import dataclasses
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -16,10 +15,6 @@ from jaxspec.models.decoder import abstract_params, forward_text
 from jaxspec.models.stored import as_stored
 
 pytestmark = pytest.mark.network
-
-jit = partial(
-    jax.jit, compiler_options={"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-)
 
 #: Layer 0 is dense.
 CONFIG = DecoderConfig(
@@ -88,7 +83,7 @@ def test_a_mixture_computes_what_its_chosen_experts_do(tokens, config):
 
     def with_gradients(f):
         both = lambda x, w: (jnp.sin(f(x, w)).sum(), f(x, w))
-        return jit(jax.value_and_grad(both, (0, 1), has_aux=True))(x, w)
+        return jax.jit(jax.value_and_grad(both, (0, 1), has_aux=True))(x, w)
 
     ours, theirs = (
         with_gradients(lambda x, w: apply(x, w, config).output),
@@ -99,7 +94,7 @@ def test_a_mixture_computes_what_its_chosen_experts_do(tokens, config):
 
 def test_a_network_tells_what_its_routers_chose_and_keeps_to_what_is_allowed():
     params = random_params(CONFIG)
-    run = jit(forward_text, static_argnames="config")
+    run = jax.jit(forward_text, static_argnames="config")
     free = run(params, CONFIG, TOKENS).extras
     assert free is not None
     assert free.original.shape == (2, 4, 2, 2)

@@ -24,7 +24,6 @@ from jaxspec.models.hf_load import load_directory
 CONFIG = DecoderConfig(
     vocab_size=11, hidden_size=12, intermediate_size=20, num_layers=3, num_heads=2, num_kv_heads=1, head_dim=6
 )
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 #: A made-up family: Llama's network under another name, with names of its own for keys and tensors.
 NOVEL = Family(
@@ -65,7 +64,7 @@ def test_a_row_is_all_that_a_new_family_needs(monkeypatch, tmp_path):
     ours, llama = load_directory(tmp_path / "novel"), load_directory(tmp_path / "llama")
     assert ours.family is NOVEL
     assert ours.config == llama.config == CONFIG
-    run = jax.jit(decoder.forward_text, static_argnums=1, compiler_options=QUICKLY)
+    run = jax.jit(decoder.forward_text, static_argnums=1)
     np.testing.assert_array_equal(
         run(ours.params, ours.config, tokens).logits, run(llama.params, llama.config, tokens).logits
     )

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from decoder_cases import CLOSE, QUICKLY, forward_of
+from decoder_cases import CLOSE, forward_of
 from linear_cases import HYBRID, HYBRID_PARAMS, delta_net_by_hand
 
 from jaxspec.models import decoder
@@ -16,18 +16,12 @@ from jaxspec.models.decoder import causal_mask
 from jaxspec.models.kv_cache import CachedKV, empty_cache, take_sequences, take_slots, write_cache
 from jaxspec.trees import tree_from_parents, tree_mask
 
-pytestmark = pytest.mark.network
+pytestmark = [pytest.mark.usefixtures("exact_products"), pytest.mark.network]
 
 TOKENS = np.random.default_rng(1).integers(13, size=(2, 9)).astype(np.int32)
 #: Two roots, branches at several depths, a path that is longer than the convolution.
 PARENTS = [-1, 0, 0, 1, 1, 2, 3, 6, 7, 7, -1, 10]
-run = jax.jit(forward_of, static_argnames=("config", "frugal"), compiler_options=QUICKLY)
-
-
-@pytest.fixture(autouse=True)
-def _exact_products():
-    with jax.default_matmul_precision("highest"):
-        yield
+run = jax.jit(forward_of, static_argnames=("config", "frugal"))
 
 
 def positions(first, count):
@@ -54,7 +48,7 @@ def test_equals_the_recurrence_by_hand(parents):
     tree = tree_from_parents(parents)
     depth = np.asarray(tree.depth)[None]  # 1 for roots
     step = StepInput(jnp.asarray(depth), tree_mask(tree)[None])
-    apply = jax.jit(lambda normed, weights: block.apply(normed, weights, HYBRID, step), compiler_options=QUICKLY)
+    apply = jax.jit(lambda normed, weights: block.apply(normed, weights, HYBRID, step))
     result = apply(normed, weights)
     expected = delta_net_by_hand(normed[0], weights, HYBRID, parents)
     np.testing.assert_allclose(result.output[0], expected, rtol=2e-4, atol=2e-5)
@@ -70,7 +64,7 @@ def test_gradient_agrees_with_central_differences():
         normed = np.random.default_rng(3).standard_normal((2, 6, 20))
         step = StepInput(jnp.asarray(positions(0, 6)), causal_mask(2, 6))
 
-        @partial(jax.jit, compiler_options=QUICKLY)
+        @jax.jit
         def loss_and_gradient(arguments):
             loss = lambda of: jnp.sum(jnp.sin(3 * block.apply(of[0], of[1], HYBRID, step).output))
             return jax.value_and_grad(loss)(arguments)
@@ -93,7 +87,7 @@ def test_training_frugally_has_the_same_gradient():
         logits = decoder.forward_text(params, HYBRID, TOKENS, frugal=frugal).logits
         return jnp.mean(jax.nn.logsumexp(logits, -1) - logits[:, :, 3])
 
-    both = [jax.jit(jax.grad(partial(loss, frugal=f)), compiler_options=QUICKLY)(HYBRID_PARAMS) for f in (False, True)]
+    both = [jax.jit(jax.grad(partial(loss, frugal=f)))(HYBRID_PARAMS) for f in (False, True)]
     largest = max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(both[0]))
     jax.tree.map(partial(np.testing.assert_allclose, rtol=0, atol=5e-5 * largest), *both)
     assert all(float(jnp.abs(leaf).max()) > 0 for leaf in jax.tree.leaves(both[0]))

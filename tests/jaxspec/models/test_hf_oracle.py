@@ -25,13 +25,12 @@ from jaxspec.models.kv_cache import CachedKV, empty_cache, write_cache
 from jaxspec.models.rope import Rope
 
 # Their warnings are not ours to fix.
-pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.usefixtures("exact_products"), pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 TOLERANCE = 2e-5  # of the largest expected magnitude, as in test_hf_golden
 NAMES = sorted(path.name for path in (GOLDEN / "hf").iterdir() if path.is_dir())
 LENGTH = 33
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 @pytest.fixture(scope="module")
@@ -47,12 +46,6 @@ def maker():
     return module
 
 
-@pytest.fixture(autouse=True)
-def _exact_products():
-    with jax.default_matmul_precision("highest"):
-        yield
-
-
 def case_of(maker, name):
     return next(case for case in maker.CASES if case.name == name)
 
@@ -60,7 +53,7 @@ def case_of(maker, name):
 def assert_same_logits(directory, arrays):
     model = load_directory(directory)
     expected = arrays[f"logits_{LENGTH}"]
-    run = jax.jit(decoder.forward_text, static_argnames="config", compiler_options=QUICKLY)
+    run = jax.jit(decoder.forward_text, static_argnames="config")
     logits = np.asarray(run(model.params, model.config, jnp.asarray(arrays[f"tokens_{LENGTH}"])).logits)
     assert np.abs(logits - expected).max() < TOLERANCE * np.abs(expected).max()
 
@@ -114,7 +107,7 @@ def assert_same_decoding(directory, arrays):
     """Unequal prompts in one batch, padded, then the cache: four steps of one token, and one of three."""
     model, tokens, length = load_directory(directory), arrays["cached_tokens"], arrays["prompt_lengths"]
     longest, slots = int(length.max()), 30
-    forward = jax.jit(forward_of, static_argnames="config", compiler_options=QUICKLY)
+    forward = jax.jit(forward_of, static_argnames="config")
     columns = np.arange(longest)
     spread = lambda value, width: np.broadcast_to(value[:, None], (2, width))
     result = forward(

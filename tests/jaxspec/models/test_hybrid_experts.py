@@ -19,13 +19,9 @@ from jaxspec.models.layerwise import open_network
 from jaxspec.models.stored_parameters import layer_parameters
 from jaxspec.studies.pack.run import PackConfig, pack_checkpoint, unpack_container
 
+pytestmark = pytest.mark.usefixtures("exact_products")
+
 NEXT, DECODER, STACKED = "qwen3_next_experts", "qwen3_5_moe_decoder", "qwen3_5_moe_multimodal"
-
-
-@pytest.fixture(autouse=True)
-def _exact_products():
-    with jax.default_matmul_precision("highest"):
-        yield
 
 
 def exchanged(one, other):

@@ -18,14 +18,10 @@ from jaxspec.models.config import decoder_config
 from jaxspec.models.hf_load import load_directory
 from jaxspec.models.layerwise import input_squares, open_network
 
+pytestmark = pytest.mark.usefixtures("exact_products")
+
 CASE = "qwen3_5_hybrid"
 EXPERTS = ("qwen3_next_experts", "qwen3_5_moe_decoder", "qwen3_5_moe_multimodal")
-
-
-@pytest.fixture(autouse=True)
-def _exact_products():
-    with jax.default_matmul_precision("highest"):
-        yield
 
 
 def changed(leaf, change):

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -29,9 +30,9 @@ INTEGERS = dataclasses.replace(PLAIN, integer_kv=IntegerKV(4))
 TOKENS = jnp.asarray(RNG.integers(11, size=(2, 7)))
 
 
-def test_what_is_written_is_what_a_cache_of_integers_holds(random_network, jit):
+def test_what_is_written_is_what_a_cache_of_integers_holds(random_network):
     params = random_network(PLAIN, 1)
-    written = lambda config: jit(lambda p: forward_text(p, config, TOKENS).cache)(params)
+    written = lambda config: jax.jit(lambda p: forward_text(p, config, TOKENS).cache)(params)
     plain, found = written(PLAIN), written(INTEGERS)
     # The first layer reads what it reads without rounding. Of keys slots come last, of values elements.
     key, value = jnp.swapaxes(plain.key[0], -1, -2), plain.value[0]
@@ -44,11 +45,11 @@ def test_what_is_written_is_what_a_cache_of_integers_holds(random_network, jit):
     assert float(jnp.max(jnp.abs(found.key[1] - plain.key[1]))) > 1e-3
 
 
-def test_prefill_and_decoding_read_the_same_rounded_rows(random_network, jit):
+def test_prefill_and_decoding_read_the_same_rounded_rows(random_network):
     params, codec = as_computed(random_network(INTEGERS, 2)), stored_kv(INTEGERS)
-    whole = jit(lambda p: forward_text(p, INTEGERS, TOKENS, kv_codec=codec).logits)(params)
+    whole = jax.jit(lambda p: forward_text(p, INTEGERS, TOKENS, kv_codec=codec).logits)(params)
 
-    @jit
+    @jax.jit
     def in_two(params):
         first = forward_text(params, INTEGERS, TOKENS[:, :6], kv_codec=codec)
         return forward(
@@ -110,7 +111,7 @@ def test_scores_of_rotated_queries_and_keys_are_those_of_integers_in_the_rotated
         IntegerKV(4, smoothed_keys=True, queries=True)
 
 
-def test_a_compression_brings_its_keys_scales(random_network, jit):
+def test_a_compression_brings_its_keys_scales(random_network):
     params = random_network(PLAIN, 3)
     norms = {"qkv": (2, 12), "o": (2, 36), "gate_up": (2, 12), "down": (2, 20)}
     norms = {name: jnp.asarray(RNG.lognormal(0, 1, shape), jnp.float32) for name, shape in norms.items()}
@@ -123,6 +124,6 @@ def test_a_compression_brings_its_keys_scales(random_network, jit):
     made = fitted_network("qoq-w4a8kv4", params, norms, CalibrationSample(inputs, largest))
     found = np.asarray(made["layers"][KEY_SCALE])
     np.testing.assert_allclose(found / found[:, :1], np.sqrt(largest / largest[:, :1, :1]).reshape(2, 12), rtol=1e-4)
-    run = jit(lambda layers: forward_text(params | {"layers": layers}, config, TOKENS).logits)
+    run = jax.jit(lambda layers: forward_text(params | {"layers": layers}, config, TOKENS).logits)
     moved = made["layers"] | {KEY_SCALE: jnp.ones_like(found)}
     assert np.any(run(made["layers"]) != run(moved))

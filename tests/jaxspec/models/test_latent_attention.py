@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from decoder_cases import CLOSE, QUICKLY, forward_of, random_params
+from decoder_cases import CLOSE, forward_of, random_params
 
 from hwmodels.networks import LatentSizes
 from jaxspec.compress.kv import as_cache, prepare_kv, round_kv, token_rows
@@ -39,7 +39,7 @@ CONFIG = DecoderConfig(
 NO_QUERY_RANK = dataclasses.replace(CONFIG, latent=dataclasses.replace(CONFIG.latent, query_rank=None))
 PARAMS = random_params(CONFIG)
 TOKENS = np.random.default_rng(1).integers(13, size=(2, 9)).astype(np.int32)
-run = jax.jit(forward_of, static_argnames=("config", "kv_codec", "frugal"), compiler_options=QUICKLY)
+run = jax.jit(forward_of, static_argnames=("config", "kv_codec", "frugal"))
 
 
 def positions(first, count):
@@ -94,7 +94,7 @@ def test_equals_attention_by_hand(config, frugal):
     weights = {name: weights[name] for name in {**block.matrices(config), **block.vectors(config)}}
     normed = jnp.asarray(np.random.default_rng(2).standard_normal((2, 6, 20), np.float32))
     step = StepInput(jnp.asarray(positions(0, 6)), causal_mask(2, 6), frugal=frugal)
-    apply = jax.jit(lambda normed, weights: block.apply(normed, weights, config, step), compiler_options=QUICKLY)
+    apply = jax.jit(lambda normed, weights: block.apply(normed, weights, config, step))
     result = apply(normed, weights)
     np.testing.assert_allclose(result.output, by_hand(normed, weights, config), rtol=2e-4, atol=2e-5)
     assert {name: value.shape[-1] for name, value in result.inputs.items()} == {
@@ -110,9 +110,7 @@ def test_both_forms_are_the_same_function(monkeypatch, frugal):
     forms = []
     for absorbed in (False, True):
         monkeypatch.setattr("jaxspec.models.blocks.latent_attention.absorbs", lambda *of, form=absorbed: form)
-        fresh = jax.jit(
-            lambda params: decoder.forward_text(params, CONFIG, TOKENS, frugal=frugal), compiler_options=QUICKLY
-        )
+        fresh = jax.jit(lambda params: decoder.forward_text(params, CONFIG, TOKENS, frugal=frugal))
         forms.append(fresh(PARAMS).logits)
     np.testing.assert_allclose(*forms, **CLOSE)
     assert np.abs(forms[0] - forms[1]).max() > 0

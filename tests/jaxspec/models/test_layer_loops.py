@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from decoder_cases import CLOSE, QUICKLY, random_params
+from decoder_cases import CLOSE, random_params
 from linear_cases import HYBRID
 
 from hwmodels.networks import ExpertSizes
@@ -17,6 +17,8 @@ from jaxspec.models.decoder import causal_mask
 from jaxspec.models.kv_cache import CachedKV, write_cache
 from jaxspec.models.layer_runs import LayerLoop
 from jaxspec.models.matrix import Stored
+
+pytestmark = pytest.mark.usefixtures("exact_products")
 
 LINEAR, FULL, DENSE, EXPERTS = GatedDeltaNet(), GroupedAttention(), DenseFeedForward(), Experts()
 #: A first layer of its own, two turns of (linear, linear, full with experts), and a rest; windows in an order of their own.
@@ -29,12 +31,6 @@ PERIODIC = dataclasses.replace(
     windows=(None, 3, 4, 2, 5, None, 3, 6, 2),
 )
 TOKENS = np.random.default_rng(2).integers(13, size=(2, 9)).astype(np.int32)
-
-
-@pytest.fixture(autouse=True)
-def _exact_products():
-    with jax.default_matmul_precision("highest"):
-        yield
 
 
 def in_turn(config):
@@ -69,9 +65,9 @@ def test_steps_of_decoding_are_the_same(dtype):
             write_cache(cache, step.cache, np.array([1, 2])),
         )
 
-    run = jax.jit(two_steps, static_argnums=1, compiler_options=QUICKLY)
+    run = jax.jit(two_steps, static_argnums=1)
     found = run(params, PERIODIC)
-    expected = jax.jit(lambda params: two_steps(params, in_turn(PERIODIC)), compiler_options=QUICKLY)(params)
+    expected = jax.jit(lambda params: two_steps(params, in_turn(PERIODIC)))(params)
     is_close(found, expected)
 
 
@@ -87,7 +83,7 @@ def test_gradients_are_the_same_and_each_layer_has_its_own():
                 logits = decoder.forward(params, config, TOKENS, step, dtype=jnp.float64).logits
                 return jnp.mean(jax.nn.logsumexp(logits, -1) - logits[:, :, 3])
 
-            return jax.jit(jax.grad(loss), compiler_options=QUICKLY)(params)
+            return jax.jit(jax.grad(loss))(params)
 
         both = gradient(in_turn(PERIODIC), False), gradient(PERIODIC, True)
         expected, found = jax.tree.map(np.asarray, both)

@@ -1,5 +1,6 @@
 """A network read layer by layer sees what the whole network sees, and reads no weights before their turn."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -31,10 +32,10 @@ def stored(tmp_path_factory, random_network):
     return params, out
 
 
-def test_squares_are_those_of_the_whole_network(stored, jit, monkeypatch):
+def test_squares_are_those_of_the_whole_network(stored, monkeypatch):
     params, folder = stored
     tokens = np.random.default_rng(2).integers(13, size=(7, 9)).astype(np.int32)
-    whole = jit(lambda tokens: forward_text(params, CONFIG, tokens, keep_activations=lambda x: x).activations)
+    whole = jax.jit(lambda tokens: forward_text(params, CONFIG, tokens, keep_activations=lambda x: x).activations)
     expected = {name: np.sum(np.square(np.asarray(x, float)), axis=(1, 2)) for name, x in whole(tokens).items()}
     monkeypatch.setattr(layerwise, "_HIDDEN_BYTES", 4 * 9 * 12 * 5)  # five texts at once, then two
     monkeypatch.setattr(layerwise, "_TEXTS_PER_CALL", 2)

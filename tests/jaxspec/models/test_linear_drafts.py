@@ -30,7 +30,6 @@ from jaxspec.trees import chain_tree, tree_from_parents
 TREE = tree_from_parents([-1, -1, 0, 0, 2, 1])
 LIMITS = tree_limits(TREE)
 GREEDILY = Decoding(greedy=True, temperature=jnp.float32(1.0))
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 KNOBS = {"weight_prune": 0.2, "weight_cut_bits": 3.0, "kv_prune": 0.1, "kv_cut_bits": 4.0}
 ALONE = dataclasses.replace(HYBRID, attention=(GatedDeltaNet(),))
 #: Short convolutions in the place of linear attention.
@@ -141,7 +140,7 @@ def test_codecs_are_of_keys_and_values_alone(cache):
 
 def test_what_linear_attention_keeps_is_never_compressed(cache):
     knobs = uniform_knobs(CASSANDRA1, HYBRID, kv_prune=0.5, kv_cut_bits=3.0)
-    read = jax.jit(compress_cache, compiler_options=QUICKLY)(cache, knobs)
+    read = jax.jit(compress_cache)(cache, knobs)
     assert jax.tree.map(jnp.shape, read) == jax.tree.map(jnp.shape, cache)
     np.testing.assert_array_equal(read.key[:2], cache.key[:2])
     for kept, rows in ((read.key[2, :, :, :6], cache.key[2, :, :, :6]), (read.value[2], cache.value[2])):
@@ -156,7 +155,7 @@ def test_prepared_caches_are_read_as_compressed_ones(cache, stream):
     knobs = uniform_knobs(CASSANDRA1, HYBRID, kv_prune=0.5, kv_cut_bits=3.0)
     parts = [prepare_kv(CASSANDRA1, take_sequences(cache, np.array([row]))) for row in range(2)]
     known = join_kv(jax.device_get(parts) if stream else parts, stream=stream)
-    read = jax.jit(compress_cache, compiler_options=QUICKLY)(cache, knobs)
+    read = jax.jit(compress_cache)(cache, knobs)
     fetched = lambda tree, layer: jax.tree.map(
         lambda leaf: leaf.take(jnp.asarray(layer)).values() if hasattr(leaf, "take") and stream else leaf[layer],
         tree,

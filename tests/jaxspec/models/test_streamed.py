@@ -62,10 +62,10 @@ def test_hard_drafts_measure_the_same(calibrations):
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-7), streamed, on_device)
 
 
-def test_gradients_are_the_same(jit, calibrations):
+def test_gradients_are_the_same(calibrations):
     knobs = uniform_knobs(CASSANDRA1, CONFIG, {"weight_prune": 0.35, "weight_cut_bits": 3.4, "kv_cut_bits": 2.6})
 
-    @jit
+    @jax.jit
     def climb(values, calibration):
         def loss(values):
             found = measure(

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from decoder_cases import CLOSE, CONFIG, POSITIONS, QUICKLY, TOKENS, forward_of, random_params
+from decoder_cases import CLOSE, CONFIG, POSITIONS, TOKENS, forward_of, random_params
 
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
@@ -34,7 +34,7 @@ MIXED = dataclasses.replace(
     rope_scaling=DynamicScaling(4.0, 5),
 )
 PARAMS = random_params(MIXED)
-forward = jax.jit(forward_of, static_argnames="config", compiler_options=QUICKLY)
+forward = jax.jit(forward_of, static_argnames="config")
 
 
 def test_layers_of_one_kind_are_one_program_whatever_their_windows_and_rotations():

@@ -1,6 +1,7 @@
 import itertools
 from functools import partial
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -43,9 +44,9 @@ def draft(target):
 
 
 @pytest.fixture(scope="module")
-def run_target(jit, target):
+def run_target(target):
     """Logits and KV of whole texts."""
-    return jit(lambda tokens: forward_text(target, CONFIG, tokens, kv_codec=round_kv)[:3])
+    return jax.jit(lambda tokens: forward_text(target, CONFIG, tokens, kv_codec=round_kv)[:3])
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +65,10 @@ def texts(run_target):
 
 
 @pytest.fixture(scope="module")
-def unrolled(jit, draft, texts):
+def unrolled(draft, texts):
     """Logits of the draft, token by token as a cycle drafts them: greedy -> "batch start depth vocab"."""
 
-    @jit
+    @jax.jit
     def step(tokens, slot, cache):
         result = forward(
             draft,
@@ -130,11 +131,11 @@ def measured_slowly(text, target_logits, draft_logits, depth, temperature, greed
 @pytest.mark.parametrize(("greedy", "temperature"), [(False, 0.7), (True, 1.0)])
 @pytest.mark.parametrize("block", [1, 3, 4])
 def test_a_block_pass_is_the_draft_unrolled_token_by_token(
-    jit, target, draft, texts, run_target, unrolled, block, greedy, temperature
+    target, draft, texts, run_target, unrolled, block, greedy, temperature
 ):
     text, cache = texts[greedy]
     target_logits = run_target(text.tokens[:, :-1])[0][:, FIRST:]
-    measure = jit(partial(block_pass, config=CONFIG, block=block))
+    measure = jax.jit(partial(block_pass, config=CONFIG, block=block))
     decoding = Decoding(greedy, temperature).for_program()
     slow = measured_slowly(text, target_logits, unrolled[greedy], block, temperature, greedy)
     starts = MEASURED // block - (block > 1)
@@ -151,11 +152,11 @@ def test_a_block_pass_is_the_draft_unrolled_token_by_token(
 
 
 @pytest.mark.parametrize("greedy", [False, True])
-def test_all_starts_stand_in_the_order_of_the_text(jit, target, draft, texts, run_target, unrolled, greedy):
+def test_all_starts_stand_in_the_order_of_the_text(target, draft, texts, run_target, unrolled, greedy):
     text, cache = texts[greedy]
     target_logits = run_target(text.tokens[:, :-1])[0][:, FIRST:]
     block = 3
-    measure = jit(partial(all_starts, config=CONFIG, block=block))
+    measure = jax.jit(partial(all_starts, config=CONFIG, block=block))
     survival = measure(draft, text=text, draft_cache=cache, target=target, decoding=Decoding(greedy, 0.9).for_program())
     slow = measured_slowly(text, target_logits, unrolled[greedy], block, 0.9, greedy)["survival_on_text"]
     valid = MEASURED - block + 1

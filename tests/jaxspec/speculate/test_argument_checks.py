@@ -117,14 +117,14 @@ def test_each_prompt_has_one_id_and_decoding_one_key(target, name):
 
 
 @pytest.mark.network
-def test_argument_checks_work_under_jit_and_vmap(monkeypatch, target, jit):
+def test_argument_checks_work_under_jit_and_vmap(monkeypatch, target):
     traces = []
     inner = engine.decoding_loop.__wrapped__
     monkeypatch.setattr(engine, "decoding_loop", lambda *args, **options: traces.append(1) or inner(*args, **options))
     call = lambda prompts, length, temperature: (
         chain_call(target, prompts=prompts, length=length, temperature=temperature, law="sampled").tokens
     )
-    run = jit(jax.vmap(call, in_axes=(None, 0, None)))
+    run = jax.jit(jax.vmap(call, in_axes=(None, 0, None)))
     texts = np.asarray(run(PROMPTS, jnp.arange(WIDTH + 2) - 1, jnp.float32(0.7)))[..., : PROMPT + 3]
     # A traced length beyond the window is the longest that fits, and one below 0 is none.
     np.testing.assert_array_equal(texts[0], texts[1])

@@ -53,11 +53,11 @@ def target(random_network):
 
 
 @pytest.fixture(scope="module")
-def drafts(jit, target, random_network):
+def drafts(target, random_network):
     """Drafts and how they read committed KV, from the target itself to one that has hardly anything of it."""
     norms = {name: jnp.ones((2, size)) for name, size in {"qkv": 18, "o": 18, "gate_up": 18, "down": 26}.items()}
     # One type for all drafts, so that decoding compiles once.
-    prune = jit(lambda knobs: as_computed(hard_draft(target, prepare(CASSANDRA1, target, norms), knobs)))
+    prune = jax.jit(lambda knobs: as_computed(hard_draft(target, prepare(CASSANDRA1, target, norms), knobs)))
 
     def pruned(**knobs):
         knobs = uniform_knobs(CASSANDRA1, CONFIG, **knobs)
@@ -87,8 +87,8 @@ def autoregressive(target):
 
 
 @pytest.fixture(scope="module")
-def run_target(jit, target):
-    return jit(lambda tokens: forward_text(target, CONFIG, tokens, kv_codec=round_kv).logits)
+def run_target(target):
+    return jax.jit(lambda tokens: forward_text(target, CONFIG, tokens, kv_codec=round_kv).logits)
 
 
 @pytest.mark.network
@@ -130,7 +130,7 @@ def test_the_target_as_its_own_draft_is_always_accepted(decode_greedily, draft_l
 
 
 @pytest.mark.network
-def test_predicted_cycles_are_the_counted_ones(jit, target, drafts, decode_greedily, run_target):
+def test_predicted_cycles_are_the_counted_ones(target, drafts, decode_greedily, run_target):
     # The text is the target's own, longer than what is decoded, so that every start has all of its depths.
     depth = WIDTH - 1
     tokens = np.zeros((3, PROMPT + TOKENS + depth), np.int32)
@@ -138,7 +138,7 @@ def test_predicted_cycles_are_the_counted_ones(jit, target, drafts, decode_greed
     for place in range(PROMPT, tokens.shape[1]):
         tokens[:, place] = np.argmax(run_target(tokens)[:, place - 1], axis=-1)
 
-    @jit
+    @jax.jit
     def predict(draft_params, knobs):
         result = forward_text(target, CONFIG, tokens[:, :-1], kv_codec=round_kv)
         survival = all_starts(
@@ -170,12 +170,12 @@ def test_new_values_compile_nothing(monkeypatch, decode_greedily):
 
 
 @pytest.fixture(scope="module")
-def sample(jit, target, drafts):
+def sample(target, drafts):
     params, knobs = drafts["pruned"]
     # As a hard draft comes: matrices in bfloat16, which these values are already.
     narrow = {name: x.values().astype(jnp.bfloat16) if len(x.shape) == 3 else x for name, x in params["layers"].items()}
     params = params | {"layers": narrow}
-    run_jitted = jit(
+    run_jitted = jax.jit(
         lambda target, params, prompts, ids, seed, tree, decoding: decode(
             target, params, Request(prompts, ids, seed, TOKENS), tree, decoding, law="sampled", **STATIC
         )

@@ -38,9 +38,9 @@ def small_knobs():
 
 
 @pytest.fixture(scope="module")
-def sample_many(jit, networks, small_knobs):
+def sample_many(networks, small_knobs):
     target, draft = networks
-    run_jitted = jit(functools.partial(decode_sampled, limits=chain_limits(DRAFT_LENGTH + 1)))
+    run_jitted = jax.jit(functools.partial(decode_sampled, limits=chain_limits(DRAFT_LENGTH + 1)))
 
     @functools.cache
     def run(draft_length):
@@ -56,11 +56,11 @@ def sample_many(jit, networks, small_knobs):
 
 
 @pytest.fixture(scope="module")
-def exact(jit, networks, small_knobs):
+def exact(networks, small_knobs):
     """Probability of each text under the target, and its cycles and accepted tokens given that it comes out."""
     texts = all_texts(NEW + DRAFT_LENGTH)
 
-    @jit
+    @jax.jit
     def run():
         result = forward_text(networks[0], SMALL, texts[:, :-1], kv_codec=round_kv, logits_from=len(START) - 1)
         survival = all_starts(

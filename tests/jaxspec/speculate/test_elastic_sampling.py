@@ -37,10 +37,10 @@ def softmax(logits):
 
 
 @pytest.fixture(scope="module")
-def heard(jit, pair):
+def heard(pair):
     """What the target says of every text: all that it computes for its tokens, and each next token's probabilities."""
     texts = all_texts(NEW)
-    result = jit(lambda: forward_text(pair[0], SMALL, texts[:, :-1], kv_codec=round_kv))()
+    result = jax.jit(lambda: forward_text(pair[0], SMALL, texts[:, :-1], kv_codec=round_kv))()
     return texts, result, softmax(result.logits[:, START.size - 1 :])
 
 
@@ -50,13 +50,13 @@ def text_probability(heard):
     return np.prod(np.take_along_axis(p, texts[:, START.size :, None], axis=-1)[..., 0], axis=1)
 
 
-def test_enumerated_outputs_have_the_targets_distribution(jit, pair, heard):
+def test_enumerated_outputs_have_the_targets_distribution(pair, heard):
     """Every way through a cycle after the start, with the probabilities that the networks really give."""
     draft, params = ElasticDraft(SMALL), pair[1]
     texts, result, p = heard
     count, places = len(texts), START.size - 1
 
-    @jit
+    @jax.jit
     def drafted():
         told = Committed(
             tokens=jnp.asarray(texts[:, 1 : START.size]),
@@ -92,10 +92,10 @@ def test_enumerated_outputs_have_the_targets_distribution(jit, pair, heard):
 
 
 @pytest.fixture(scope="module")
-def sample(jit, pair):
+def sample(pair):
     def run():
         static = dict(draft=ElasticDraft(SMALL), config=SMALL, room=NEW, limits=chain_limits(DEPTH + 1), dynamic=None)
-        return jit(functools.partial(loop.decoding_loop.__wrapped__, form=LoopForm(law="sampled", **static)))(
+        return jax.jit(functools.partial(loop.decoding_loop.__wrapped__, form=LoopForm(law="sampled", **static)))(
             *pair,
             Request(*prompts_and_ids(SAMPLES), jax.random.key(11), jnp.asarray(NEW)),
             chain_tree(DEPTH, DEPTH + 1),

@@ -80,13 +80,13 @@ def test_a_tenth_of_them_notices_a_broken_rule(broken):
     assert chi_square_p_value(verify_with(**rules), chunks=CHUNKS // 10) < 1e-9
 
 
-def test_verification_is_that_of_the_rules_step_by_step(jit):
+def test_verification_is_that_of_the_rules_step_by_step():
     rng = np.random.default_rng(5)
     p, q = (rng.dirichlet(np.full(6, 0.5), size=(300, 4)).astype(np.float32) for _ in range(2))
     drafted, uniforms = rng.integers(6, size=(300, 4)), rng.random((300, 4)).astype(np.float32)
     keys = jax.random.split(jax.random.key(9), 300)
     plain = verify_with(acceptance_probability, residual_distribution)
-    both = [jit(jax.vmap(verify, in_axes=(0, 0, 0, None, 0, 0))) for verify in (verify_chain, plain)]
+    both = [jax.jit(jax.vmap(verify, in_axes=(0, 0, 0, None, 0, 0))) for verify in (verify_chain, plain)]
     seen = set()
     for length in range(4):
         verdict, (accepted, next_token) = (f(p, q, drafted, jnp.asarray(length), uniforms, keys) for f in both)

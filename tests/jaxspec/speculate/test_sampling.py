@@ -69,23 +69,23 @@ WIDTH, SAMPLES, TEMPERATURE = 3, 20_000, 1.1
 
 
 @pytest.fixture(scope="module")
-def logits(jit, networks):
+def logits(networks):
     """The target's, along every text."""
     texts = all_texts(NEW)
-    run = jit(lambda: forward_text(networks[0], SMALL, texts[:, :-1], kv_codec=round_kv, logits_from=2).logits)
+    run = jax.jit(lambda: forward_text(networks[0], SMALL, texts[:, :-1], kv_codec=round_kv, logits_from=2).logits)
     return texts[:, 3:], run()
 
 
-def sampler(jit, networks, room=NEW):
+def sampler(networks, room=NEW):
     """Another room compiles anew, and so sees what was broken since."""
     params, asked = SelfDraftParams(networks[1], draft_knobs()), (*prompts_and_ids(SAMPLES), jax.random.key(11))
-    run = jit(functools.partial(decode_sampled, room=room, limits=chain_limits(WIDTH)))
+    run = jax.jit(functools.partial(decode_sampled, room=room, limits=chain_limits(WIDTH)))
     return lambda decoding, length: run(networks[0], params, asked, chain_tree(length, WIDTH), decoding)
 
 
 @pytest.fixture(scope="module")
-def sample(jit, networks):
-    return sampler(jit, networks)
+def sample(networks):
+    return sampler(networks)
 
 
 def p_value(result, logits, decoding):
@@ -109,7 +109,7 @@ def test_texts_have_the_filtered_targets_distribution(sample, logits, filters):
 
 
 @pytest.mark.parametrize("broken", ["the target is not filtered", "the law is the unfiltered draft's"])
-def test_a_filter_on_one_side_is_noticed(monkeypatch, jit, networks, logits, broken):
+def test_a_filter_on_one_side_is_noticed(monkeypatch, networks, logits, broken):
     decoding = Decoding(False, TEMPERATURE, top_p=0.8)
     unfiltered = SAMPLING.replace(temperature=TEMPERATURE)
     if broken.startswith("the target"):
@@ -122,4 +122,4 @@ def test_a_filter_on_one_side_is_noticed(monkeypatch, jit, networks, logits, bro
 
         monkeypatch.setattr("jaxspec.speculate.expansion.propose", propose)
     room = NEW + 1 + broken.startswith("the law")
-    assert p_value(sampler(jit, networks, room)(decoding, WIDTH - 1), logits, decoding) < 1e-6
+    assert p_value(sampler(networks, room)(decoding, WIDTH - 1), logits, decoding) < 1e-6

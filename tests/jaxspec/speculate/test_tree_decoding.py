@@ -68,7 +68,7 @@ def drafts(target, random_network):
 
 
 @pytest.fixture(scope="module")
-def run(jit, target, drafts):
+def run(target, drafts):
     compiled = {}
 
     def of(
@@ -80,7 +80,7 @@ def run(jit, target, drafts):
             tree, limits = None, dynamic.limits
         static = dict(draft=draft, config=CONFIG, room=room, limits=limits, law=law, dynamic=dynamic)
         if tuple(static.items()) not in compiled:
-            compiled[tuple(static.items())] = jit(
+            compiled[tuple(static.items())] = jax.jit(
                 functools.partial(loop.decoding_loop.__wrapped__, form=LoopForm(**static))
             )
         decode_quickly = compiled[tuple(static.items())]
@@ -155,7 +155,7 @@ def test_a_chain_is_the_same_within_wider_limits(target, drafts, run):
 
 @pytest.mark.network
 @pytest.mark.parametrize("name", ["near", "lookup"])
-def test_ranks_along_the_text_tell_every_cycle(jit, run, target, drafts, name):
+def test_ranks_along_the_text_tell_every_cycle(run, target, drafts, name):
     draft, params = drafts[name]
     paths = [*chain_like_paths(20), (0, 3), (7,), (7, 0)]
     tree = tree_from_paths(paths)
@@ -163,7 +163,7 @@ def test_ranks_along_the_text_tell_every_cycle(jit, run, target, drafts, name):
     longer = TOKENS + limits.depth + 1
     texts = run(name, autoregressive_tree(LIMITS), num_tokens=longer).tokens[:, : PROMPT + longer]
     static = dict(draft=draft, config=CONFIG, prompt_tokens=PROMPT, depth=limits.depth)
-    traces = jit(functools.partial(measure_ranks, **static))(target, params, texts)
+    traces = jax.jit(functools.partial(measure_ranks, **static))(target, params, texts)
     predicted = cycles_along_text(tree, traces, num_tokens=TOKENS)
     counted = run(name, padded(tree))
     assert np.all(predicted.complete)

@@ -40,16 +40,16 @@ SAMPLES, TEMPERATURE = 20_000, 0.8
 
 
 @pytest.fixture(scope="module")
-def text_probability(jit, networks):
+def text_probability(networks):
     texts = all_texts(NEW)
-    run = jit(lambda: forward_text(networks[0], SMALL, texts[:, :-1], kv_codec=round_kv, logits_from=2).logits)
+    run = jax.jit(lambda: forward_text(networks[0], SMALL, texts[:, :-1], kv_codec=round_kv, logits_from=2).logits)
     scaled = np.exp(np.asarray(run(), np.float64) / TEMPERATURE)
     p = np.take_along_axis(scaled / scaled.sum(axis=-1, keepdims=True), texts[:, 3:, None], axis=-1)[..., 0]
     return np.prod(p, axis=1)
 
 
 @pytest.mark.parametrize("shape", ["top", "sampled", "dynamic"])
-def test_sampled_texts_have_the_targets_distribution(jit, networks, text_probability, shape):
+def test_sampled_texts_have_the_targets_distribution(networks, text_probability, shape):
     tree = tree_from_paths([(0,), (1,), (0, 0), (0, 2), (1, 1)])
     if shape == "dynamic":
         tree = DynamicTree(nodes=4, depth=2, branches=2, frontier=2)
@@ -57,7 +57,7 @@ def test_sampled_texts_have_the_targets_distribution(jit, networks, text_probabi
     limits = dynamic.limits if dynamic else tree_limits(tree)
     static = dict(draft=SelfDraft(SMALL), config=SMALL, room=NEW, limits=limits, dynamic=dynamic)
     law = "sampled" if shape == "sampled" else "top"
-    result = jit(functools.partial(loop.decoding_loop.__wrapped__, form=LoopForm(law=law, **static)))(
+    result = jax.jit(functools.partial(loop.decoding_loop.__wrapped__, form=LoopForm(law=law, **static)))(
         networks[0],
         SelfDraftParams(networks[1], draft_knobs()),
         Request(*prompts_and_ids(SAMPLES), jax.random.key(11), jnp.asarray(NEW)),

@@ -55,7 +55,6 @@ def child(folder, *words, devices):
     environment = os.environ | {
         "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={devices}",
         "JAX_PLATFORMS": "cpu",
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

@@ -26,7 +26,7 @@ from jaxspec.studies import (
 from jaxspec.studies.measured.checking import check_inputs
 from jaxspec.studies.scale.inputs import check_scale
 
-pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.study]
+pytestmark = pytest.mark.study
 
 NETWORK = DecoderConfig(
     vocab_size=256, hidden_size=16, intermediate_size=32, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=8

@@ -25,7 +25,7 @@ from jaxspec.studies import (
 )
 from jaxspec.studies.pack.run import PackConfig, pack_checkpoint, unpack_container
 
-pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.study]
+pytestmark = pytest.mark.study
 
 #: Mantissa bits that only float16 has as many of.
 CUT = 9

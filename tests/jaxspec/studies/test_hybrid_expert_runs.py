@@ -7,7 +7,7 @@ from jaxspec.models import load_directory
 from jaxspec.settings import build_config
 from jaxspec.studies import TuneConfig, tune
 
-pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.study]
+pytestmark = pytest.mark.study
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from jaxspec.studies import (
 )
 from jaxspec.studies.pack.run import PackConfig, pack_checkpoint, unpack_container
 
-pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.study]
+pytestmark = pytest.mark.study
 
 
 @pytest.fixture(scope="module")

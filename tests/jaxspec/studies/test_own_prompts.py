@@ -25,7 +25,7 @@ PROMPTS = (
 )
 
 
-pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.study]
+pytestmark = pytest.mark.study
 
 
 @pytest.fixture(scope="module")

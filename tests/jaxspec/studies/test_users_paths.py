@@ -16,7 +16,7 @@ from jaxspec.cli import main
 from jaxspec.models import DecoderConfig, init_params, save_directory
 from jaxspec.studies import ExportConfig, export_draft
 
-pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.study]
+pytestmark = pytest.mark.study
 
 PAGE = (Path(__file__).parents[3] / "docs" / "pages" / "users-paths.md").read_text(encoding="utf-8")
 NETWORK = DecoderConfig(

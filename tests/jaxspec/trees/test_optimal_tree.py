@@ -58,10 +58,10 @@ def test_by_hand():
 @pytest.mark.parametrize(
     ("shape", "max_branching", "seed"), [((2, 3), 3, 0), ((3, 3), 2, 2), ((1, 5), 4, 4), ((5, 4), 4, 5)]
 )
-def test_equals_brute_force_up_to_five_nodes(jit, x64, shape, max_branching, seed):
+def test_equals_brute_force_up_to_five_nodes(x64, shape, max_branching, seed):
     rng = np.random.default_rng(seed)
     size = min(5, tree_capacity(shape[0], max_branching))
-    solve = jit(partial(optimal_trees, max_nodes=size, max_branching=max_branching))
+    solve = jax.jit(partial(optimal_trees, max_nodes=size, max_branching=max_branching))
     for table in rng.uniform(size=(3, *shape)):
         found = solve(table)
         expected = [brute_force(table, n, max_branching) for n in range(size + 1)]
@@ -72,12 +72,12 @@ def test_equals_brute_force_up_to_five_nodes(jit, x64, shape, max_branching, see
 @pytest.mark.parametrize(
     ("shape", "options"), [((5, 4), {}), ((7, 6), {"max_depth": 3, "max_branching": 2}), ((3, 9), {})]
 )
-def test_trees_traced_back_are_valid_and_worth_what_is_said(jit, x64, shape, options, zeros):
+def test_trees_traced_back_are_valid_and_worth_what_is_said(x64, shape, options, zeros):
     rng = np.random.default_rng(11)
     table = rng.uniform(size=shape) * (rng.uniform(size=shape) >= zeros)
     depth, branching = options.get("max_depth", shape[0]), options.get("max_branching", shape[1])
     size = min(37, tree_capacity(depth, branching))
-    found = jax.device_get(jit(partial(optimal_trees, max_nodes=size, **options))(table))
+    found = jax.device_get(jax.jit(partial(optimal_trees, max_nodes=size, **options))(table))
     for n in range(size + 1):
         tree = optimal_tree(found, n)
         assert tree.parent.size == n
@@ -93,9 +93,9 @@ def test_trees_traced_back_are_valid_and_worth_what_is_said(jit, x64, shape, opt
 
 
 @pytest.mark.parametrize(("depth", "width", "branching"), [(5, 4, 4), (4, 3, 2), (1, 4, 3), (3, 1, 1)])
-def test_agrees_with_greedy_growth(jit, depth, width, branching):
+def test_agrees_with_greedy_growth(depth, width, branching):
     size = min(21, tree_capacity(depth, branching))
-    solve = jit(partial(optimal_trees, max_nodes=size, max_branching=branching))
+    solve = jax.jit(partial(optimal_trees, max_nodes=size, max_branching=branching))
 
     @given(seed=st.integers(0, 999), ties=st.booleans())
     def check(seed, ties):
@@ -110,7 +110,7 @@ def test_agrees_with_greedy_growth(jit, depth, width, branching):
     check()
 
 
-def test_gradient_is_that_of_the_tree_returned(gradient_check, jit, x64):
+def test_gradient_is_that_of_the_tree_returned(gradient_check, x64):
     table = jnp.asarray(np.random.default_rng(9).uniform(0.05, 0.95, (4, 3)))
     solve = partial(optimal_trees, max_nodes=12)
     check = gradient_check(lambda t, weight: jnp.dot(weight, solve(t).expected_tokens))

@@ -1,3 +1,4 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from jaxspec.trees.searches import depth_first_growth, maximal_tree, width_first
 pytestmark = pytest.mark.network
 
 
-def test_accepted_paths_by_hand(jit):
+def test_accepted_paths_by_hand():
     rank = [
         [0, 1, 3, 0],  # nodes 0, 2, 5; the tree ends there
         [0, 1, 2, 0],  # 0, 2
@@ -33,7 +34,7 @@ def test_accepted_paths_by_hand(jit):
         [0, 0, UNKNOWN, UNKNOWN],  # 0, 3, which has no child
         [UNKNOWN] * 4,
     ]
-    found = jit(accepted_nodes)(RAGGED, jnp.asarray(rank, jnp.int32).reshape(2, 4, 4))
+    found = jax.jit(accepted_nodes)(RAGGED, jnp.asarray(rank, jnp.int32).reshape(2, 4, 4))
     assert found.depth.tolist() == [[3, 2, 2, 1], [0, 2, 2, 0]]
     assert found.node.tolist() == [[5, 2, 4, 1], [ROOT, 2, 3, ROOT]]
     assert found.known.tolist() == [[True] * 4, [True, False, True, False]]
@@ -42,13 +43,13 @@ def test_accepted_paths_by_hand(jit):
     assert short.known.tolist() == [False, True]
 
 
-def test_cycles_by_hand(jit):
+def test_cycles_by_hand():
     # Accepted from root 0: node 0, so the next root is 2: nothing, 3: nodes 0, 2, 5, then 7.
     rank = np.full((1, 8, 3), 1, np.int32)
     rank[0, 0], rank[0, 2], rank[0, 3] = [0, 5, 5], [1, 0, 0], [0, 1, 3]
     rank[0, 1], rank[0, 4] = [2, 0, 0], [0, 0, 0]  # not visited
     traces = RankTraces(jnp.asarray(rank), jnp.asarray([8]))
-    count = jit(lambda tokens: cycles_along_text(RAGGED, traces, num_tokens=tokens))
+    count = jax.jit(lambda tokens: cycles_along_text(RAGGED, traces, num_tokens=tokens))
     found = count(7)
     assert (found.cycles.tolist(), found.generated.tolist(), found.complete.tolist()) == ([3], [7], [True])
     assert found.accepted.tolist() == [[2, 0, 1, 0, 0, 1, 0, 0]]
@@ -70,14 +71,14 @@ def test_cycles_by_hand(jit):
         tree_from_parents([ROOT], rank=[4]),
     ],
 )
-def test_cycles_are_those_of_decoding(toy, jit, tree):
+def test_cycles_are_those_of_decoding(toy, tree):
     texts, drafts, traces = toy
     paths = tree_paths(
         tree_from_parents(
             np.asarray(tree.parent)[: int(tree.num_nodes)], rank=np.asarray(tree.rank)[: int(tree.num_nodes)]
         )
     )
-    found = jit(lambda tree: cycles_along_text(tree, traces, num_tokens=28))(tree)
+    found = jax.jit(lambda tree: cycles_along_text(tree, traces, num_tokens=28))(tree)
     expected = [decode(text, draft, paths, 28) for text, draft in zip(texts, drafts)]
     assert found.cycles.tolist() == [cycles for cycles, _, _ in expected]
     assert found.generated.tolist() == [generated for _, generated, _ in expected]

@@ -1,5 +1,6 @@
 """What traces tell of nodes, of depths and of cycles drawn from them."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from jaxspec.trees import UNKNOWN, RankTraces, acceptance_table, node_reach, pub
 pytestmark = pytest.mark.network
 
 
-def test_reach_by_plain_counting(toy, jit):
+def test_reach_by_plain_counting(toy):
     _, _, traces = toy
     rank, starts = np.asarray(traces.rank).tolist(), np.asarray(traces.num_starts)
     tree = RAGGED
@@ -19,15 +20,15 @@ def test_reach_by_plain_counting(toy, jit):
     assert len(roots) == starts.sum() - 2 * len(starts)  # the last two of each text do not reach down to depth 3
     ends = [walk(set(paths), r) for r in roots]
     expected = [sum(end[: len(p)] == p for end in ends) / len(roots) for p in paths]
-    np.testing.assert_allclose(jit(node_reach)(tree, traces), [*expected, 0, 0], rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(node_reach)(tree, traces), [*expected, 0, 0], rtol=1e-6)
     deep = node_reach(public_tree("chain_8"), traces)  # no root is known down to depth 8
     assert np.all(np.isnan(deep))
 
 
-def test_tables_by_plain_counting(toy, jit):
+def test_tables_by_plain_counting(toy):
     _, _, traces = toy
     depth, ranks = 4, 3
-    found = jit(lambda traces: acceptance_table(traces, depth=depth, ranks=ranks))(traces)
+    found = jax.jit(lambda traces: acceptance_table(traces, depth=depth, ranks=ranks))(traces)
     rank, starts = np.asarray(traces.rank).tolist(), np.asarray(traces.num_starts)
     for d in range(depth):
         asked = [

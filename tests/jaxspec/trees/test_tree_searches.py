@@ -1,3 +1,4 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -111,11 +112,11 @@ def test_greedy_by_hand():
 
 
 @pytest.mark.network
-def test_prices_of_every_size(jit, x64):
+def test_prices_of_every_size(x64):
     rng = np.random.default_rng(8)
     table = jnp.asarray(rng.uniform(size=(3, 5, 4)))
     tree = random_tree(rng, 26)
-    got = jit(lambda t: expected_tokens_by_size(tree, t))(table)
+    got = jax.jit(lambda t: expected_tokens_by_size(tree, t))(table)
     depth = tree_shape(tree.parent).depth
     assert got.shape == (3, 27)
     assert np.all(np.asarray(got[:, 0]) == 1)
@@ -125,9 +126,9 @@ def test_prices_of_every_size(jit, x64):
 
 
 @pytest.mark.network
-def test_no_search_beats_the_programme_in_its_own_model(jit, x64):
+def test_no_search_beats_the_programme_in_its_own_model(x64):
     rng = np.random.default_rng(21)
-    solve = jit(lambda t: optimal_trees(t, max_nodes=63).expected_tokens)
+    solve = jax.jit(lambda t: optimal_trees(t, max_nodes=63).expected_tokens)
     gaps = {"width": [], "depth": [], "prior": [], "greedy": []}
     for _ in range(8):
         table = np.sort(rng.dirichlet(np.full(9, 0.4), 5)[:, :8], axis=1)[:, ::-1]

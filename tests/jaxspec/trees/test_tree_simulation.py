@@ -142,8 +142,8 @@ def test_simulation_is_within_4_standard_errors(random_trees, simulate):
 
 
 @pytest.mark.parametrize("simulate", SIMULATIONS)
-def test_certain_trees_are_simulated_exactly(jit, simulate):
-    run = jit(lambda t, a: simulate(t, a, jax.random.key(0), num_trials=1001))
+def test_certain_trees_are_simulated_exactly(simulate):
+    run = jax.jit(lambda t, a: simulate(t, a, jax.random.key(0), num_trials=1001))
     chain = tree_from_parents([ROOT, 0, 1, 2, 3], size=6)
     always, never = run(chain, jnp.ones(6)), run(chain, jnp.zeros(6))
     assert (float(always.mean), float(always.standard_error)) == (6.0, 0.0)
@@ -164,13 +164,13 @@ def test_expectation_is_that_of_the_hardware_models():
 
 
 @pytest.mark.parametrize("function", [expected_tokens, tokens_variance])
-def test_gradient_against_differences_at_the_ends_too(x64, jit, function):
+def test_gradient_against_differences_at_the_ends_too(x64, function):
     tree = tree_from_paths(PATHS, size=6)
     point = jnp.array([1.0, 0.0, 0.4, 0.35, 0.0, 0.0], jnp.float64)
-    f = jit(lambda a: function(tree, a))
+    f = jax.jit(lambda a: function(tree, a))
     step = 1e-5
     # Polynomials in the acceptances, so that central differences reach beyond the ends of their range.
     differences = [(f(point.at[i].add(step)) - f(point.at[i].add(-step))) / (2 * step) for i in range(6)]
-    batch = jit(jax.vmap(jax.grad(lambda a: function(tree, a))))(jnp.stack([point, point * 0.3]))
+    batch = jax.jit(jax.vmap(jax.grad(lambda a: function(tree, a))))(jnp.stack([point, point * 0.3]))
     np.testing.assert_allclose(batch[0], differences, rtol=1e-6, atol=1e-8)
     assert batch[0][5] == 0

@@ -30,8 +30,10 @@ def calibration(target):
 
 
 @pytest.fixture(scope="module")
-def text(jit, target):
-    return jit(lambda: forward_text(target, CONFIG, TOKENS[:, :-1], kv_codec=round_kv, keep_activations=lambda x: x))()
+def text(target):
+    return jax.jit(
+        lambda: forward_text(target, CONFIG, TOKENS[:, :-1], kv_codec=round_kv, keep_activations=lambda x: x)
+    )()
 
 
 def test_target_is_what_bfloat16_stores():

@@ -83,10 +83,10 @@ def test_gradient_in_every_knob_and_at_whole_numbers(gradient_check, calibration
     check(knobs, jnp.asarray(0.1), side=knobs.replace(values=sides, draft_length_logits=np.zeros(DEPTH)))
 
 
-def test_the_soft_measurement_tends_to_the_hard_one(jit, calibration):
+def test_the_soft_measurement_tends_to_the_hard_one(calibration):
     common = {"windows": WINDOWS, "offset": 2}
-    soft = jit(lambda knobs, t: measure(calibration, knobs, soft_temperature=t, **common))
-    hard = jit(lambda knobs: measure(calibration, knobs, soft_temperature=None, **common))
+    soft = jax.jit(lambda knobs, t: measure(calibration, knobs, soft_temperature=t, **common))
+    hard = jax.jit(lambda knobs: measure(calibration, knobs, soft_temperature=None, **common))
     gap = lambda a, b: max(float(np.max(np.abs(x - y))) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b)))
     for seed in (2, 3):
         knobs = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), knobs_at(seed))
@@ -112,9 +112,9 @@ def test_sizes_of_pools_by_hand():
     assert whole.low.tolist() == [8, 8]
 
 
-def test_a_smaller_pool_makes_draft_steps_of_a_batch_cheaper(jit, calibration, pricing):
-    found = jit(lambda knobs: measure(calibration, knobs, windows=WINDOWS, offset=0, soft_temperature=None))
-    seconds, steps = jit(lambda pricing, measured: price(pricing, measured).cycle_s[1]), {}
+def test_a_smaller_pool_makes_draft_steps_of_a_batch_cheaper(calibration, pricing):
+    found = jax.jit(lambda knobs: measure(calibration, knobs, windows=WINDOWS, offset=0, soft_temperature=None))
+    seconds, steps = jax.jit(lambda pricing, measured: price(pricing, measured).cycle_s[1]), {}
     for share in (0.0, 0.5, 1.0):
         measured = found(uniform_knobs(ELASTIC, CONFIG, expert_pool=share))
         same = dataclasses.replace(measured, survival=jnp.zeros_like(measured.survival))

@@ -162,10 +162,10 @@ def largest_gap(left, right):
 
 @pytest.mark.network
 @pytest.mark.parametrize("scheme", [CASSANDRA1, CASSANDRA1_CODED], ids=lambda scheme: scheme.name)
-def test_the_soft_measurement_tends_to_the_hard_one(jit, calibration, scheme):
+def test_the_soft_measurement_tends_to_the_hard_one(calibration, scheme):
     common = {"windows": WINDOWS, "offset": 2}
-    soft = jit(lambda knobs, t: measure(calibration, knobs, soft_temperature=t, **common))
-    hard = jit(lambda knobs: measure(calibration, knobs, soft_temperature=None, **common))
+    soft = jax.jit(lambda knobs, t: measure(calibration, knobs, soft_temperature=t, **common))
+    hard = jax.jit(lambda knobs: measure(calibration, knobs, soft_temperature=None, **common))
     for seed in (5, 6):
         knobs = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), interior_knobs(seed, scheme))
         expected = hard(knobs)
@@ -202,8 +202,8 @@ def test_new_knobs_windows_offsets_and_temperatures_compile_nothing(calibration,
 
 
 @pytest.fixture(scope="module")
-def quick_price(jit, pricing):
-    compiled = jit(lambda measured, temperature: price(pricing, measured, temperature))
+def quick_price(pricing):
+    compiled = jax.jit(lambda measured, temperature: price(pricing, measured, temperature))
     return lambda measured, temperature=0.0: compiled(measured, temperature)
 
 

@@ -116,7 +116,7 @@ def test_a_container_holds_this_target_and_this_draft(scheme, network, channel_n
 
 
 @both
-def test_decoding_is_that_of_the_same_target_and_its_kv_is_nested_too(jit, scheme, network, channel_norms):
+def test_decoding_is_that_of_the_same_target_and_its_kv_is_nested_too(scheme, network, channel_norms):
     config = dataclasses.replace(CONFIG, shared_kv_exponents=scheme.facts.shared_exponents)
     target = as_computed(target_network(scheme, as_stored(network)))
     prepared = prepare_at_once(scheme, target_network(scheme, as_stored(network)), channel_norms)
@@ -130,12 +130,12 @@ def test_decoding_is_that_of_the_same_target_and_its_kv_is_nested_too(jit, schem
     np.testing.assert_array_equal(both_ways["tokens"][:, :18], alone["tokens"][:, :18])
     assert both_ways["cycles"].sum() < alone["cycles"].sum()
     # What the target writes is in blocks; in bfloat16 alone it is another network.
-    cache = jit(lambda tokens: forward_text(target, config, tokens, kv_codec=stored_kv(config)).cache)(prompts)
-    plain = jit(lambda tokens: forward_text(target, config, tokens, kv_codec=stored_kv(CONFIG)).cache)(prompts)
+    cache = jax.jit(lambda tokens: forward_text(target, config, tokens, kv_codec=stored_kv(config)).cache)(prompts)
+    plain = jax.jit(lambda tokens: forward_text(target, config, tokens, kv_codec=stored_kv(CONFIG)).cache)(prompts)
     assert np.any(patterns(cache.value) != patterns(plain.value))
     rows = np.asarray(cache.value).swapaxes(2, 3).reshape(2, 3, 6, 20).astype(ml_dtypes.bfloat16)
-    again = jit(lambda x: mx_truncated.round_to(x, scheme.facts.shared_exponents))(rows)
+    again = jax.jit(lambda x: mx_truncated.round_to(x, scheme.facts.shared_exponents))(rows)
     np.testing.assert_array_equal(patterns(again), patterns(rows))
-    read = jit(compress_cache)(cache, knobs)
+    read = jax.jit(compress_cache)(cache, knobs)
     assert not np.any(patterns(read.value) & ~patterns(cache.value))
     assert not np.any(patterns(read.key) & ~patterns(cache.key))

@@ -7,11 +7,6 @@ from container_samples import coding_everything, pack_to, tensor, weights, write
 from jaxspec.formats.container import CODECS, Container, field_codec, tensors
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _compiled_quickly(compile_quickly):
-    """Compiling is what these tests spend their time on, and the tensors are small."""
-
-
 @pytest.fixture
 def small_chunks(monkeypatch):
     """Chunks of 1000 elements instead of millions."""

@@ -28,15 +28,11 @@ BATCH, LENGTH, NUMBERS = 3, 40, 12
 WINDOWS = ((7, (6, 3, 7)), (4, (1, 4, 2)), (4, (3, 1, 1)))
 
 
-# Compiling is what these tests spend their time on: the witnesses run at one padded size.
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-
-
 def padded_to_length(x):
     return np.concatenate([x, np.zeros((LENGTH - len(x), *x.shape[1:]), x.dtype)])
 
 
-@partial(jax.jit, compiler_options=QUICKLY)
+@jax.jit
 def head_over_all(params, tokens, states):
     out = head_forward(
         params.head,
@@ -64,7 +60,7 @@ def head_on_branch(params, text, hidden, root, branch):
     return np.asarray(head_over_all(params, tokens, padded_to_length(states))[1])[len(states) - 1]
 
 
-@partial(jax.jit, compiler_options=QUICKLY)
+@jax.jit
 def network_over_all(params, tokens):
     positions = jnp.arange(LENGTH)[None]
     return forward(params, SMALL, tokens[None], StepInput(positions, causal_mask(1, LENGTH))).logits[0]
@@ -141,13 +137,13 @@ def window_of(rng, text, hidden, start, places, valid, *, junk):
 
 
 # One compilation per draft and shape; tests count how often these are traced.
-@partial(jax.jit, static_argnums=0, compiler_options=QUICKLY)
+@partial(jax.jit, static_argnums=0)
 def commit(draft, params, memory, committed):
     TRACED["commit"] += 1
     return draft.commit(params, memory, committed)
 
 
-@partial(jax.jit, static_argnums=0, compiler_options=QUICKLY)
+@partial(jax.jit, static_argnums=0)
 def extend(draft, params, memory, root, level):
     TRACED["extend"] += 1
     return draft.extend(params, memory, root, level)

@@ -11,13 +11,9 @@ from jaxspec.models.draft_head import abstract_head_params, target_ends
 from jaxspec.speculate.drafts.head_draft import HeadDraft, HeadDraftParams
 from jaxspec.speculate.drafts.network_draft import NetworkDraft
 
+pytestmark = pytest.mark.usefixtures("exact_products")
+
 CLOSE = {"rtol": 3e-4, "atol": 3e-5}
-
-
-@pytest.fixture(autouse=True)
-def _exact_products():
-    with jax.default_matmul_precision("highest"):
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +27,8 @@ def text():
 
 
 @pytest.fixture(scope="module")
-def hidden(jit, target_params, text):
-    return np.asarray(jit(forward_text, static_argnums=1)(target_params, TARGET, text).hidden)
+def hidden(target_params, text):
+    return np.asarray(jax.jit(forward_text, static_argnums=1)(target_params, TARGET, text).hidden)
 
 
 def drafts(target_params, random_network):

@@ -100,15 +100,15 @@ def test_trees_put_out_the_targets_text(pair, sharing):
     np.testing.assert_array_equal(told["survival"], found["accepted_at"])
 
 
-def test_pools_of_the_targets_choices_foretell_every_cycle(jit, pair, alone):
+def test_pools_of_the_targets_choices_foretell_every_cycle(pair, alone):
     ready = ReadyDraft(ElasticDraft(CONFIG, from_target=True), pair[1])
     found = decode_chains(pair[0], CONFIG, ready, Prompts(PROMPTS, **OPTIONS), 5, room=continuation_length(TOKENS))
-    told = jit(renewed)(pair, alone)
+    told = jax.jit(renewed)(pair, alone)
     np.testing.assert_allclose(told.cycles, found["cycles"], atol=1e-4)
     np.testing.assert_allclose(told.generated, found["generated"], atol=1e-4)
 
 
-def test_the_pool_is_what_the_routers_chose(jit, pair):
+def test_the_pool_is_what_the_routers_chose(pair):
     """By hand: counts of the prompt, then of drafted tokens, with what is older fading."""
     draft, params = ElasticDraft(CONFIG, retention=0.5), pair[1]
     memory = draft.empty(params, 1, 20, 6)
@@ -135,13 +135,13 @@ def test_the_pool_is_what_the_routers_chose(jit, pair):
     assert np.flatnonzero(memory.pool[1, 0]).tolist() == [0, 1, 2, 3]
     # A draft step records original choices; padding counts for nothing.
     root = Root(jnp.asarray([3]), jnp.asarray([2]))
-    _, memory = jit(draft.open)(params, memory, root)
+    _, memory = jax.jit(draft.open)(params, memory, root)
     assert memory.recorded.sum(axis=-1).tolist() == [[2], [2]]
     above = jnp.zeros((1, 3, 6), bool).at[0, :2, 0].set(True)
     level = Level(
         jnp.asarray([[4, 5, 6]]), jnp.asarray(1), jnp.ones((1, 3), jnp.int32), jnp.zeros((1, 3), jnp.int32), above
     )
-    _, memory = jit(draft.extend)(params, memory, root, level)
+    _, memory = jax.jit(draft.extend)(params, memory, root, level)
     assert memory.recorded.sum(axis=-1).tolist() == [[6], [6]]
     # The next commitment takes the records, not what the target chose, and forgets them.
     later = draft.commit(params, memory, told._replace(start=jnp.asarray([2])))

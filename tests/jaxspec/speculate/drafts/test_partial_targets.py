@@ -44,15 +44,17 @@ def params(random_network):
 
 
 @pytest.mark.parametrize("variant", [{}, {"norm": "layer", "post_norms": True, "o_bias": True, "ffn_bias": True}])
-def test_leaving_out_a_layer_equals_a_network_without_it(jit, variant):
+def test_leaving_out_a_layer_equals_a_network_without_it(variant):
     config = dataclasses.replace(TARGET, **variant)
     rng = np.random.default_rng(4)
     whole = init_params(config, jax.random.key(3))
     whole = jax.tree.map(lambda leaf: leaf + 0.1 * rng.standard_normal(leaf.shape, np.float32), whole)
     shorter = whole | {"layers": {name: leaf[np.array([0, 2])] for name, leaf in whole["layers"].items()}}
     run = jnp.asarray([[1.0, 0.0, 1.0]] * 2)
-    ours = jit(lambda params: forward_text(without_blocks(params, config, run), config, TEXT).logits)(whole)
-    theirs = jit(lambda params: forward_text(params, dataclasses.replace(config, num_layers=2), TEXT).logits)(shorter)
+    ours = jax.jit(lambda params: forward_text(without_blocks(params, config, run), config, TEXT).logits)(whole)
+    theirs = jax.jit(lambda params: forward_text(params, dataclasses.replace(config, num_layers=2), TEXT).logits)(
+        shorter
+    )
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
@@ -90,12 +92,14 @@ def test_many_blocks_go_in_the_order_of_what_each_costs():
 
 
 @pytest.mark.parametrize("floating", [24, 0])
-def test_blocks_that_do_nothing_are_the_ones_left_out(jit, params, monkeypatch, floating):
+def test_blocks_that_do_nothing_are_the_ones_left_out(params, monkeypatch, floating):
     monkeypatch.setattr(layer_skip_draft_module, "MOST_FLOATING", floating)
     # The second layer writes nothing: a draft without it accepts all that it proposes.
     idle = {name: params["layers"][name] * np.array([1, 0, 1], np.float32)[:, None, None] for name in ("o", "down")}
     model = LoadedModel(TARGET, params | {"layers": params["layers"] | idle}, FAMILIES["llama"], Path())
-    likeliest = jit(lambda text: jnp.argmax(forward_text(model.params, TARGET, text).logits, axis=-1).astype(jnp.int32))
+    likeliest = jax.jit(
+        lambda text: jnp.argmax(forward_text(model.params, TARGET, text).logits, axis=-1).astype(jnp.int32)
+    )
     text = TEXT
     for _ in range(10):  # each pass makes one token more the target's own
         text = np.concatenate([text[:, :4], np.asarray(likeliest(text))[:, 3:-1]], axis=1)
@@ -110,14 +114,14 @@ def test_blocks_that_do_nothing_are_the_ones_left_out(jit, params, monkeypatch, 
     assert (cost.attention_share, cost.feed_forward_share) == pytest.approx((2 / 3, 1 / 3))
 
 
-def test_a_sparse_draft_sees_the_first_tokens_and_the_latest(jit, params):
+def test_a_sparse_draft_sees_the_first_tokens_and_the_latest(params):
     ready = sparse_kv_draft("sparse-kv-50", LoadedModel(TARGET, params, FAMILIES["llama"], Path()))
-    heard = jit(lambda params: trace_target(params, TARGET, TEXT, jnp.full(len(TEXT), 4), padding=4))(params)
+    heard = jax.jit(lambda params: trace_target(params, TARGET, TEXT, jnp.full(len(TEXT), 4), padding=4))(params)
     ends = np.array([13, 12, 9], np.int32)
     memory = ready.draft.empty(ready.params, 3, 20, 4)
     memory = ready.draft.commit(ready.params, memory, heard.committed(np.zeros(3, np.int32), 13, ends))
     root = Root(np.take_along_axis(TEXT, ends[:, None], 1)[:, 0], jnp.asarray(ends))
-    logits, _ = jit(lambda params, memory: ready.draft.open(params, memory, root))(ready.params, memory)
+    logits, _ = jax.jit(lambda params, memory: ready.draft.open(params, memory, root))(ready.params, memory)
     seen = np.asarray(visible_slots(root.position, ready.params.share, memory))
     for row, end in enumerate(ends):
         # Of 13 tokens a half is 6 (ties to even): 4 and 2; of 12, 4 and 2; of 9, 4.5 is 4: 4 and the one before the root.

@@ -23,7 +23,7 @@ NETWORK = DecoderConfig(
 W8A8 = COMPRESSIONS["smoothquant-w8a8"]
 
 
-pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.study]
+pytestmark = pytest.mark.study
 
 
 def priced(config, device, facts):

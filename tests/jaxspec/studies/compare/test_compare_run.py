@@ -36,8 +36,6 @@ SMALL = {
     "problems": 3,
 }
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory, some_text):

@@ -67,7 +67,7 @@ def settings(tmp_path_factory, tiny_model, some_text):
 
 
 @pytest.fixture(scope="module")
-def timed(settings, tmp_path_factory, compile_quickly):
+def timed(settings, tmp_path_factory):
     """Results of both devices with nothing but the stopwatch, and the folder of the stages."""
     folder, made = tmp_path_factory.mktemp("timed"), []
     with RunDirectory("evaluate", settings, out=folder / "run") as directory:

@@ -36,7 +36,7 @@ CONFIG = DecoderConfig(
 )
 
 
-pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.scheme_matrix]
+pytestmark = pytest.mark.scheme_matrix
 
 
 def patterns(x):

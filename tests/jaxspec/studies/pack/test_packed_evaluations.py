@@ -27,7 +27,6 @@ OF_TUNING = ("steps", "uniform_steps", "windows_per_step", "continuation_tokens"
 
 
 @pytest.mark.study
-@pytest.mark.usefixtures("compile_quickly")
 def test_the_packed_draft_is_the_evaluated_one(random_network, some_text, small, tmp_path):
     # Of matrices so large that coding makes each of them smaller: others are stored as they are.
     network = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), random_network(CONFIG, 3, sharpness=3.0))

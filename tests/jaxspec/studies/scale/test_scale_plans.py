@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -75,7 +76,7 @@ def rows(config, pricing):
     return plan_rows(config, pricing, PLANS, footprint=FOOTPRINT, judge=None, batches=BATCHES)
 
 
-def test_one_problem_is_what_a_shared_prompt_costs(rows, pricing, jit):
+def test_one_problem_is_what_a_shared_prompt_costs(rows, pricing):
     for row, each in zip(rows, PLANS * 2, strict=True):
         assert (row.method, row.samples) == (each.method, each.samples)
     row = rows[1]
@@ -87,7 +88,7 @@ def test_one_problem_is_what_a_shared_prompt_costs(rows, pricing, jit):
         step = baselines(Case(device, shape, workload=load, footprint=FOOTPRINT)).stored.cost.total_s
         return step, price_steps(device, shape, [prefill_step(alone, footprint=FOOTPRINT)])[0].cost.total_s
 
-    step, prefill = map(float, jit(priced)(pricing.device, pricing.architecture))
+    step, prefill = map(float, jax.jit(priced)(pricing.device, pricing.architecture))
     assert row.step_s.known == pytest.approx(step, rel=1e-5)
     assert row.prefill_s.known == pytest.approx(prefill, rel=1e-5)
     assert row.total_s.known == pytest.approx(prefill + passes * step, rel=1e-5)
@@ -166,7 +167,7 @@ def test_the_cheapest_plan_for_an_accuracy():
     assert (none.by_time, none.by_energy, none.accuracy.value) == (None, None, 0.7)
 
 
-def test_the_same_rows_for_drafted_tokens(config, pricing, rows, jit):
+def test_the_same_rows_for_drafted_tokens(config, pricing, rows):
     draft = DraftCost(passes=0.0)
     found = exchange_rows(config, pricing, rows, footprint=FOOTPRINT, draft=draft, conditional=[0.8, 0.5])
     assert [(row.batch, row.rows) for row in found] == [(1, 4), (3, 4)]
@@ -175,7 +176,7 @@ def test_the_same_rows_for_drafted_tokens(config, pricing, rows, jit):
     parts = {"footprint": FOOTPRINT, "draft": draft, "workload": load}
     gained = {1: 1.8, 2: 2.2, 3: 2.4}
     plans = chain_plan(jnp.asarray(list(gained), jnp.float32))
-    cycles = jit(lambda device, shape: price(Case(device, shape, **parts), plans).total_s)
+    cycles = jax.jit(lambda device, shape: price(Case(device, shape, **parts), plans).total_s)
     cycle_s = np.asarray(cycles(pricing.device, pricing.architecture), float)
     seconds = {n: plain.prefill_s.known + passes * s / gained[n] for n, s in zip(gained, cycle_s, strict=True)}
     best = min(seconds, key=lambda length: seconds[length])

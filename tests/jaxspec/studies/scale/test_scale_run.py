@@ -22,9 +22,6 @@ ONE_LAYER = DecoderConfig(
 SMALL = {"prompts": 9, "samples": "1,4", "output_tokens": 10, "context": 700, "batches": "2", "acceptance": 0.7}
 
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
-
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory):
     directory = tmp_path_factory.mktemp("models") / "one-layer"

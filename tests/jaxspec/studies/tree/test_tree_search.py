@@ -49,8 +49,6 @@ STATUSES = {
     "verify_s",
 }
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory, some_text):

@@ -221,7 +221,8 @@ def documented_runs():
         if words[0] == "jaxspec" and words[1] in RUNS
     ]
     found, shown = [], set()
-    for words in sorted(calls, key=lambda words: -sum(word[:1] == "-" for word in words)):
+    # Tuning takes longest: what another command shows as well is run there.
+    for words in sorted(calls, key=lambda words: (-sum(word[:1] == "-" for word in words), words[1] == "tune")):
         if {"--knobs", "--example"} & set(words):
             continue
         options = {word for word in words if word[:1] == "-"} | {words[1]}

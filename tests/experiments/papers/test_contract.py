@@ -28,6 +28,10 @@ ROW = {
 }
 
 
+#: Two papers of seconds in every run; arrays of the others take longer.
+FEW = pytest.mark.paper("fpga_tree_sd", "mobile_npu")
+
+
 @pytest.fixture(scope="module", params=paper_names())
 def paper(request):
     return find_paper(request.param)
@@ -74,7 +78,7 @@ def test_printed_numbers_are_read_from_the_csvs(paper):
                 assert node.value not in printed, f"{path.name}:{node.lineno}: {node.value}"
 
 
-@pytest.mark.paper("fpga_tree_sd", "huffllm", "mobile_npu")
+@FEW
 def test_rows(paper, outcome):
     assert outcome.rows
     for row in outcome.rows:
@@ -89,7 +93,7 @@ def test_rows(paper, outcome):
     assert len(set(keys)) == len(keys)
 
 
-@pytest.mark.paper("fpga_tree_sd", "huffllm", "mobile_npu")
+@FEW
 def test_each_row_is_a_printed_cell(paper, outcome):
     for table in paper.tables:
         path = paper.folder / "data" / f"{paper.name}_{table.source or table.name}.csv"
@@ -108,7 +112,7 @@ def test_each_row_is_a_printed_cell(paper, outcome):
             assert row["paper_value"] == float(cell.get("value") or cell.get("value_low") or cell["value_high"])
 
 
-@pytest.mark.paper("fpga_tree_sd", "huffllm", "mobile_npu")
+@FEW
 def test_summaries_follow_from_rows(paper, outcome):
     assert list(outcome.summary) == [table.name for table in paper.tables]
     for table in paper.tables:
@@ -126,7 +130,7 @@ def test_summaries_follow_from_rows(paper, outcome):
         assert summary["simplest_predictors"] or set(summary["relative_error"]) == {"input"}
 
 
-@pytest.mark.paper("fpga_tree_sd", "huffllm", "mobile_npu")
+@FEW
 def test_cells_in_view_of_a_choice_are_no_predictions(paper, outcome):
     for table in paper.tables:
         summary, rows = outcome.summary[table.name], outcome.of(table.name)
@@ -142,7 +146,7 @@ def test_cells_in_view_of_a_choice_are_no_predictions(paper, outcome):
             assert not (row["by_outcome"] and row["status"] == "predicted")
 
 
-@pytest.mark.paper("fpga_tree_sd", "huffllm", "mobile_npu")
+@FEW
 def test_inherited_fits_have_values_and_their_cells(paper, outcome):
     for table in paper.tables:
         for cells, numbers in outcome.summary[table.name]["inherits"].items():
@@ -151,7 +155,7 @@ def test_inherited_fits_have_values_and_their_cells(paper, outcome):
             assert all(isinstance(value, float) and math.isfinite(value) for value in numbers.values())
 
 
-@pytest.mark.paper("fpga_tree_sd", "huffllm", "mobile_npu")
+@FEW
 def test_a_verdict_is_earned(paper, outcome):
     for table in paper.tables:
         summary = outcome.summary[table.name]
@@ -177,7 +181,7 @@ def test_a_verdict_is_earned(paper, outcome):
         assert not (summary["reproduced"] and judged == 0)
 
 
-@pytest.mark.paper("fpga_tree_sd", "huffllm", "mobile_npu")
+@FEW
 def test_a_table_that_is_not_reproduced_gives_its_cause(paper, outcome):
     readme = (paper.folder / "README.md").read_text(encoding="utf-8")
     for table in paper.tables:

@@ -127,6 +127,7 @@ def test_a_signal_ends_every_command_at_once_while_native_code_runs(folder, comm
     check_stopped(folder, before, code, seen.decode() + error, seconds)
 
 
+@pytest.mark.signals
 def test_the_same_command_goes_on_after_two_interrupts_in_a_row(folder):
     process = start(folder, "sweep", COMMANDS["sweep"][0])
     while b"design points" not in process.stderr.readline():

@@ -117,6 +117,7 @@ def test_chains_and_trees_give_one_text_in_one_compilation(drafts, name):
     contract.gives_one_text(drafts[name])
 
 
+@pytest.mark.network("self")
 @pytest.mark.parametrize("name", ["self", "q4", "layer-skip", "sparse-kv-25"])
 def test_many_roots_at_once_rank_as_one_after_the_other(drafts, name):
     assert callable(drafts[name].draft.follow)

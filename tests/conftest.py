@@ -1,5 +1,6 @@
 """What every test runs under."""
 
+import collections
 import ctypes
 import functools
 import gc
@@ -29,7 +30,7 @@ import jaxtyping
 import pytest
 from check_kinds import NUM_PARTS, PAGES_OF_STUDIES, are_beyond, parts_of, seconds_of, unit_of
 from hypothesis import settings
-from longest_units import LONGEST_S
+from longest_units import LEAST_S, LONGEST_S
 
 # Shapes and types of arrays are checked against the annotations, in tests only.
 jaxtyping.jaxtyped = array_hints.jaxtyped
@@ -130,3 +131,14 @@ def pytest_collection_modifyitems(config, items):
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: -LONGEST_S.get(unit_of(item), 0))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Prints units whose seconds `longest_units` does not have, or has wrong by half, as they are to be written there."""
+    seconds = collections.Counter()
+    for report in (report for reports in terminalreporter.stats.values() for report in reports):
+        if isinstance(report, pytest.TestReport):
+            seconds[unit_of(report)] += report.duration
+    for unit, measured in seconds.most_common():
+        if measured >= LEAST_S and not 0.5 < LONGEST_S.get(unit, 0) / measured < 2:
+            terminalreporter.write_line(f'    "{unit}": {measured:.0f},')

@@ -1,6 +1,9 @@
 """What takes longest among the units that workers take one by one: modules, and classes of their own."""
 
-#: Seconds on one core, roughly; those of all others do not matter.
+#: Units that take less than so many seconds are not listed.
+LEAST_S = 20
+
+#: Seconds on one core, roughly, of a machine that does nothing else: a run prints those that are wrong at its end.
 LONGEST_S = {
     "tests/test_documentation.py::Test_mobile_npu": 220,
     "tests/test_documentation.py::Test_tune": 100,

@@ -13,9 +13,10 @@ pytestmark = pytest.mark.signals
 
 KILLS = 3
 
+#: 2,200,000 points in three parts.
 SWEEP = """
 [axes]
-"device.memory.bandwidth_bytes_per_s" = { from = 2e11, to = 4e12, points = 200, scale = "log" }
+"device.memory.bandwidth_bytes_per_s" = { from = 2e11, to = 4e12, points = 110, scale = "log" }
 "workload.batch" = { from = 1, to = 16, points = 40 }
 "footprint.draft_weight_bits" = { from = 3, to = 8, points = 50 }
 "acceptance.alpha_token" = { from = 0.5, to = 0.9, points = 10 }

@@ -1,6 +1,7 @@
 """Fewer devices and fewer kernels: each costs a compilation."""
 
 import dataclasses
+import functools
 
 import jax
 
@@ -24,6 +25,7 @@ def kernels_of_16_bits(device):
     return dataclasses.replace(device, matrix_unit=unit)
 
 
+@functools.cache
 def one_of_each_form():
     """Names of devices of the catalog whose trees differ: the first of those that share a compilation."""
     found = {}
@@ -33,9 +35,10 @@ def one_of_each_form():
             unit = dataclasses.replace(device.matrix_unit, remarks=(), spreads=(), engine="", weight_format=None)
             device = device.replace(matrix_unit=unit)
         found.setdefault(jax.tree.structure(device), name)
-    return sorted(found.values())
+    return tuple(sorted(found.values()))
 
 
+@functools.cache
 def one_of_each_unit():
     """Names of devices of the catalog, of each kind of compute unit the one with most parts."""
     found = {}
@@ -44,4 +47,4 @@ def one_of_each_unit():
         kind, parts = type(device.matrix_unit), len(jax.tree.leaves(device))
         if parts > found.get(kind, ("", 0))[1]:
             found[kind] = name, parts
-    return sorted(name for name, _ in found.values())
+    return tuple(sorted(name for name, _ in found.values()))

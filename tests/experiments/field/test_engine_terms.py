@@ -83,6 +83,7 @@ def test_a_step_that_no_bandwidth_explains_leaves_a_rest_in_each_pass_of_the_tar
     assert found.step_rest_s == 0.0
 
 
+@pytest.mark.paper
 def test_an_engine_that_spends_more_on_a_cycle_gains_less():
     row, parts = BY_ID["SGL01"], pricing.price_rows([BY_ID["SGL01"]])[0]
     alone, spent = (pricing.predict(row, parts, terms) for terms in (EngineTerms(), catalog.engine("sglang")))

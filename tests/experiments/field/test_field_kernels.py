@@ -188,6 +188,7 @@ def test_matrices_beside_mxfp4_experts_are_as_the_engine_stores_them():
         assert (float(widths["q"]), float(widths["expert_up"])) == (bits, 4.25)
 
 
+@pytest.mark.paper
 def test_an_interval_is_as_wide_as_the_widest_that_a_row_is_of():
     row = dataclasses.replace(changed(device="DGX Spark", target="Qwen3-30B-A3B", device_count=2), id="mine")
     (parts,) = price_rows([row])

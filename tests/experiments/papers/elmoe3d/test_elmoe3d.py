@@ -77,6 +77,7 @@ def test_without_a_cache_the_bonded_memory_holds_what_is_static():
     assert found.autoregressive[0, QUANT, 0] == pytest.approx(alone / step, rel=0.01)
 
 
+@pytest.mark.paper
 def test_cached_experts_by_hand():
     found = speedups(from_names(_numbers()), 8)
     expert = 46 * 3 * 2048 * 1536 * 8.5 / 8
@@ -122,6 +123,7 @@ def test_every_cell_that_is_covered(result):
     ]
 
 
+@pytest.mark.paper
 def test_table_one_is_exact(result):
     rows = result.of("table1_system_spec")
     assert {row["metric"] for row in rows} >= {"bandwidth", "throughput_w4a8", "throughput_w8a8", "num_banks"}

@@ -8,7 +8,7 @@ from longest_units import LONGEST_S
 #: Kinds of checks beyond the fast suite, as pyproject.toml registers them. `kind` alone marks a whole test; `kind(2)`
 #: leaves its first two cases in every run, `kind("a", "b")` those with these ids.
 #: Each with the seconds that a check of it takes on one core, roughly.
-SECONDS = {"device_matrix": 1, "scheme_matrix": 1, "network": 1, "study": 3, "paper": 3, "signals": 4, "notebooks": 40}
+SECONDS = {"device_matrix": 1, "scheme_matrix": 1, "network": 1, "study": 10, "paper": 3, "signals": 4, "notebooks": 40}
 NUM_PARTS = 8
 #: Pages whose blocks run whole studies, longer than other pages.
 PAGES_OF_STUDIES = tuple(

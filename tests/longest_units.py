@@ -16,6 +16,7 @@ LONGEST_S = {
     "tests/jaxspec/studies/test_end_to_end.py": 90,
     "tests/jaxspec/studies/tree/test_tree_search.py": 90,
     "tests/jaxspec/studies/test_one_price.py": 80,
+    "tests/jaxspec/studies/test_expert_pricing.py": 80,
     "tests/experiments/papers/elmoe3d/test_elmoe3d.py": 75,
     "tests/jaxspec/cli/test_processes.py": 70,
     "tests/jaxspec/studies/test_kills.py": 60,

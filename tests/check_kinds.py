@@ -8,7 +8,7 @@ from longest_units import LONGEST_S
 #: Kinds of checks beyond the fast suite, as pyproject.toml registers them. `kind` alone marks a whole test; `kind(2)`
 #: leaves its first two cases in every run, `kind("a", "b")` those with these ids.
 #: Each with the seconds that a check of it takes on one core, roughly.
-SECONDS = {"device_matrix": 1, "scheme_matrix": 1, "network": 1, "study": 10, "paper": 3, "signals": 4, "notebooks": 40}
+SECONDS = {"device_matrix": 1, "scheme_matrix": 1, "network": 1, "study": 8, "paper": 3, "signals": 4, "notebooks": 40}
 NUM_PARTS = 8
 #: Pages whose blocks run whole studies, longer than other pages.
 PAGES_OF_STUDIES = tuple(
@@ -29,12 +29,12 @@ def are_beyond(items):
 
 
 def seconds_of(items):
-    """Seconds that the checks of each unit take beyond the fast suite: by their kinds, or as measured where that is more."""
+    """Seconds that the checks of each unit take beyond the fast suite: as listed, or else by their kinds."""
     kinds = [next((mark.name for mark in item.iter_markers() if mark.name in SECONDS), None) for item in items]
     by_kind = collections.Counter()
     for item, kind in zip(items, kinds):
         by_kind[unit_of(item)] += SECONDS.get(kind, 10)
-    return {unit: max(seconds, LONGEST_S.get(unit, 0)) for unit, seconds in by_kind.items()}
+    return {unit: LONGEST_S.get(unit, seconds) for unit, seconds in by_kind.items()}
 
 
 def unit_of(item):

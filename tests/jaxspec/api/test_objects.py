@@ -6,6 +6,7 @@ import tomllib
 import jax
 import jax.numpy as jnp
 import pytest
+from narrow_devices import one_of_each_form
 
 import jaxspec as js
 from hwmodels import Device, MemoryTier, catalog
@@ -84,8 +85,8 @@ def test_every_command_takes_a_device(kind):
     assert again(config) == config
 
 
-@pytest.mark.parametrize("name", catalog.device_names())
-def test_every_device_of_the_catalog_can_be_given_changed(name):
+@pytest.mark.parametrize("name", one_of_each_form())
+def test_a_device_of_each_form_can_be_given_changed(name):
     device = catalog.device(name)
     assert PredictConfig(device=device) == PredictConfig(device=name)  # with its name go kernels of engines
     device = device.replace(memory=device.memory.replace(capacity_bytes=device.memory.capacity_bytes * 1.5))

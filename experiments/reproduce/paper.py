@@ -1,8 +1,8 @@
 """Declaration of a paper: its tables, their models, fitted numbers, choices, doubts and simplest predictors.
 
 A paper is a folder `experiments/papers/<name>/` with `paper.py`, which defines `PAPER`, `data/<name>_<table>.csv`, the
-printed numbers, and `details.toml`, how numbers beside the tables are printed. Command line, JSON, printing, verdicts and the
-figure of errors are written once, in this package.
+printed numbers, `tables.toml` and `statements.toml`, the words of both, and `details.toml`, how numbers beside the tables are
+printed. Command line, JSON, printing, verdicts and the figure of errors are written once, in this package.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import csv
 import dataclasses
 import functools
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -43,10 +44,12 @@ __all__ = [
     "missed_statements",
     "predictions",
     "printed_cells",
+    "printed_table",
     "printed_value",
     "relative_error",
     "spread_by_status",
     "spread_of",
+    "statement",
     "statements_detail",
 ]
 
@@ -246,6 +249,43 @@ class PrintedTable:
     where: Callable[[PrintedCell], bool] = lambda cell: True
 
 
+@functools.cache
+def _words(path: Path) -> Mapping[str, Mapping[str, Any]]:
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def printed_table(
+    folder: Path,
+    name: str,
+    *,
+    model: MakeModel,
+    simplest: Mapping[str, MakePredictor],
+    choices: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    inherited: Collection[str] = (),
+    **fields: Any,
+) -> PrintedTable:
+    """A table whose words are in `tables.toml` of the paper's folder.
+
+    Args:
+        choices: by the choice's key there, its fields that are functions, or computed.
+        inherited: keys of choices that were made without a view on this table's cells.
+        fields: further ones of `PrintedTable`.
+    """
+    words = _words(folder / "tables.toml")
+
+    def choice(entry: str) -> Choice:
+        if " " in entry:
+            return Choice(entry)
+        made = Choice(**{"name": "", **words["choices"][entry]})
+        return dataclasses.replace(made.inherited() if entry in inherited else made, **choices.get(entry, {}))
+
+    own: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in words[name].items()
+    }
+    own["choices"] = tuple(map(choice, own.get("choices", ())))
+    return PrintedTable(name=name, model=model, simplest=simplest, **own | fields)
+
+
 @dataclasses.dataclass(frozen=True)
 class Outcome:
     """A paper's result.
@@ -397,11 +437,6 @@ class Statement:
         return dataclasses.asdict(self) | {"used": self.status == "calibrated"}
 
 
-@functools.cache
-def _words_of_details(folder: Path) -> Mapping[str, Mapping[str, Any]]:
-    return tomllib.loads((folder / "details.toml").read_text(encoding="utf-8"))
-
-
 def detail(
     folder: Path,
     name: str,
@@ -409,8 +444,15 @@ def detail(
     entries: Callable[[Any], Iterable[Mapping[str, Any]]] = lambda value: value,
 ) -> Detail:
     """A detail whose title and columns are in `details.toml` of the paper's folder."""
-    words = _words_of_details(folder)[name]
+    words = _words(folder / "details.toml")[name]
     return Detail(name, words["title"], value, words["columns"], entries)
+
+
+def statement(folder: Path, key: str, ours: str, holds: Any, **numbers: Any) -> Statement:
+    """A statement whose words are in `statements.toml` of the paper's folder, with these numbers in them."""
+    words = _words(folder / "statements.toml")[key]
+    status = words.get("status", "predicted")
+    return Statement(words["where"], words["says"].format(**numbers), ours, bool(holds), status)
 
 
 def statements_detail(find: Callable[[Any], Iterable[Statement]]) -> Detail:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,11 +24,11 @@ from experiments.reproduce.paper import (
     Paper,
     Predictor,
     PrintedCell,
-    PrintedTable,
     as_printed,
     constant,
     detail,
     each,
+    printed_table,
 )
 from hwmodels import catalog, parameters
 
@@ -146,11 +147,6 @@ def unary_length(sample: compression.Sample) -> Callable[[PrintedCell], Modelled
     return lambda cell: Modelled(length, "predicted", note) if cell["claim_id"] == "CAS017" else None
 
 
-def fitted(sample: compression.Sample) -> dict[str, float]:
-    """Scale and spread of the weights."""
-    return sample.fitted()
-
-
 def _share(metric: str) -> Mapping[str, float]:
     column = area_power.table5_areas(metric)
     return {module: 100.0 * value / sum(column.values()) for module, value in column.items()}
@@ -245,183 +241,85 @@ def _int8_cause(solved: Any, rows: Sequence[ComparedCell]) -> str:
     )
 
 
+_table = functools.partial(printed_table, Path(__file__).parent)
+
+_FIG12 = _table(
+    "fig12",
+    model=ranges,
+    simplest={"one constant": one_constant("CAS001", "CAS002"), "bits of the layers' weights alone": weights_alone},
+    choices={"acceptance": {"as_printed": lambda solved: ranges(solved, BY_TOKEN)}},
+    where=in_claims("CAS001", "CAS002"),
+    cause=_range_cause,
+)
+
 TABLES = (
-    PrintedTable(
-        name="table5_area_power",
-        title="Table V: area and power of the NPU",
+    _table(
+        "table5_area_power",
         model=area_power.table5,
-        label=("module",),
         simplest={
             "printed area over the sum of printed areas": each(_ratio_from("area")),
             "the power column's shares": each(_ratio_from("power")),
         },
         fitted=_unit_figures,
-        fitted_to="cells of this table",
-        choices=(
-            Choice(
-                "area of the SRAM, where ratios are computed",
-                used="the one that its printed ratio asks for",
-                printed="24.1 mm^2",
-                why="with it all ratios round to the printed ones",
-                seen="the ratios of this table",
-                cells=lambda cell: cell.metric == "area_ratio",
-                as_printed=lambda solved: area_power.table5(solved, as_printed=True),
-            ),
-        ),
-        doubts=(
-            "an identity: ratios are areas over their sum, areas and powers are units times counts",
-            "the printed SRAM area, 24.1 mm^2, is 25.8 % of the printed areas, not 24.8 %",
-        ),
+        choices={
+            "sram": {
+                "cells": lambda cell: cell.metric == "area_ratio",
+                "as_printed": lambda solved: area_power.table5(solved, as_printed=True),
+            }
+        },
         cause=_areas_cause,
     ),
-    PrintedTable(
-        name="hardware_specs",
-        title="VI-A and VI-D: hardware, and the number of decoders",
+    _table(
+        "hardware_specs",
         model=area_power.decoders,
-        label=("device",),
         simplest={"the same units without shares": lambda rows: _without_shares},
         fitted=lambda solved: {"zero counters of a unit": float(area_power.COUNTERS)},
-        fitted_to="the printed number of decoders",
-        choices=(
-            Choice("a clock of 1 GHz, which the paper does not print"),
-            Choice("the scratchpad's 1024 bytes are read as bytes per cycle"),
-            Choice(
-                "how decoders share the scratchpad",
-                used="8 shares of a cache block",
-                why="not printed; without shares no whole number of counters gives 40",
-                seen="40 decoders",
-                cells=lambda cell: cell.metric == "num_cassandra_decoders",
-            ),
-        ),
-        doubts=("one fitted number to one cell tests nothing",),
+        choices={"shares": {"cells": lambda cell: cell.metric == "num_cassandra_decoders"}},
         cause=_decoders_cause,
     ),
-    PrintedTable(
-        name="claims",
-        title="Prose: overhead over the NPU",
+    _table(
+        "claims",
         model=area_power.overhead,
-        label=("claim_id",),
         simplest={
             "sum of the printed ratios": lambda rows: lambda row: area_power.shares()["area, sum of printed ratios"]
         },
-        doubts=("arithmetic on Table V; the sum of its printed ratios is 2.0 % already",),
         cause=_overhead_cause,
     ),
-    PrintedTable(
-        name="fig6",
-        title="Fig. 6: exponents",
+    _table(
+        "fig6",
         model=unary_length,
-        label=("claim_id",),
         # Another paper's entropy is the lower bound of this length.
         simplest={"the exponent's entropy": lambda rows: lambda row: compression.fitted_cells()["exponent"]},
-        inherits={"two entropies of Llama-3-8B printed in Huff-LLM": fitted},
-        choices=(Choice("weights are Gaussian rows of log-normal scale"),),
-        source="claims",
+        inherits={"two entropies of Llama-3-8B printed in Huff-LLM": compression.Sample.fitted},
         where=lambda cell: "Fig. 6(" in cell.conditions.get("conditions", ""),
     ),
-    PrintedTable(
-        name="table1_context_length",
-        title="Table I: lengths on GPQA-Diamond",
-        model=inputs,
-        label=("model", "phase"),
-        simplest={"one constant": constant("phase")},
-        doubts=("read by Fig. 12",),
-        cause="nothing is computed: lengths that Fig. 12 reads",
-    ),
-    PrintedTable(
-        name="table4_acceptance_rate",
-        title="Table IV: acceptance",
-        model=inputs,
-        label=("method", "model", "benchmark"),
-        simplest={"one constant": constant("method")},
-        doubts=("read by Fig. 12",),
-        cause="nothing is computed: acceptances that Fig. 12 reads",
-    ),
-    PrintedTable(
-        name="fig12",
-        title="Fig. 12: range of the speedups over BFloat16",
-        model=ranges,
-        label=("claim_id",),
-        simplest={"one constant": one_constant("CAS001", "CAS002"), "bits of the layers' weights alone": weights_alone},
-        choices=(
-            *map(Choice, FROZEN.in_words()),
-            Choice(
-                "what Table IV's acceptance is",
-                used="the fraction of the drafted tokens that is accepted",
-                printed="words that allow the probability of each token too, which is put back",
-                seen="the printed range: it was known beforehand that only the fraction fits it",
-                as_printed=lambda solved: ranges(solved, BY_TOKEN),
-            ),
-        ),
-        doubts=(
-            "an overhead per step can only lower these speedups: the largest is below the printed one without any",
-            "with pruned values coded, the named alternative, both ends are nearer: see the detail",
-            "lengths of benchmarks other than GPQA-Diamond, and those of Qwen3-8B, are not printed",
-        ),
-        source="claims",
-        where=in_claims("CAS001", "CAS002"),
-        cause=_range_cause,
-    ),
-    PrintedTable(
-        name="claims_int8",
-        title="VII-A.2: INT8 in place of bfloat16",
+    _table("table1_context_length", model=inputs, simplest={"one constant": constant("phase")}),
+    _table("table4_acceptance_rate", model=inputs, simplest={"one constant": constant("method")}),
+    dataclasses.replace(_FIG12, choices=(*map(Choice, FROZEN.in_words()), *_FIG12.choices)),
+    _table(
+        "claims_int8",
         model=int8,
-        label=("claim_id",),
         simplest={"half the bits": lambda rows: lambda row: 2.0, "no gain": lambda rows: lambda row: 1.0},
-        choices=(
-            Choice("8 bits of the layers' weights, head and KV cache in 16; quantizing activations takes no time"),
-        ),
-        doubts=(
-            "not reproduced: by bytes alone INT8 is much faster than printed; the time that explains it stands beside it, and "
-            "is published nowhere",
-        ),
-        source="claims",
         where=in_claims("CAS019"),
         cause=_int8_cause,
     ),
-    PrintedTable(
-        name="fig3",
-        title="Fig. 3: share of decoding",
+    _table(
+        "fig3",
         model=decode_share,
-        label=("claim_id",),
         simplest={"prefill reads the weights once": lambda rows: lambda row: 100 * 1024 / 1025},
-        choices=(
-            Choice(
-                "1024 tokens of prompt and output; a roofline of published rates, without what starts of kernels cost"
-            ),
-        ),
-        source="claims",
         where=in_claims("CAS006"),
     ),
-    PrintedTable(
-        name="fig13",
-        title="Fig. 13: Draft&Verify's draft, and lookahead decoding",
+    _table(
+        "fig13",
         model=loaded_share,
-        label=("claim_id",),
         simplest={"share of the blocks that are left": lambda rows: blocks_left},
-        choices=(Choice("parameters of Llama 3.1 8B, embedding and head among them"),),
-        doubts=("the speedups of lookahead decoding depend on text that is not at hand, and are not covered",),
-        source="claims",
         where=in_claims("CAS030", "CAS031", "CAS032"),
     ),
-    PrintedTable(
-        name="fig14",
-        title="Fig. 14: tokens within a memory budget",
+    _table(
+        "fig14",
         model=capacity_ratios,
-        label=("claim_id",),
         simplest={"one constant": one_constant("CAS004", "CAS005")},
         fitted=lambda solved: {"memory budget, GB": best_reading().budget_bytes / 1e9},
-        fitted_to="both ratios, over all readings",
-        choices=(
-            Choice(
-                "separate draft, stored widths and budget",
-                used="the nearest of the 16 readings that the detail lists, with the budget that suits it best",
-                why="neither is printed",
-                seen="both ratios",
-            ),
-        ),
-        doubts=("neither the budget nor the separate draft is printed; the detail lists all readings",),
-        source="claims",
         where=in_claims("CAS004", "CAS005"),
         cause=_capacity_cause,
     ),

@@ -28,7 +28,7 @@ from experiments.papers.elmoe3d.printed import (
 )
 from experiments.papers.elmoe3d.results import FITTED_HALF, Solved, choices, errors_of, printed_choices, solve, spread
 from experiments.papers.elmoe3d.steps import VERIFIED_NODES
-from experiments.reproduce.paper import Outcome, Statement, detail, missed_statements, statements_detail
+from experiments.reproduce.paper import Outcome, Statement, detail, missed_statements, statement, statements_detail
 from hwmodels import touched_experts
 from hwmodels.network.architecture import EXPERT_MATRICES
 from hwmodels.parallel import sum_exchange
@@ -49,6 +49,8 @@ _ALIKE, _MARGINAL, _QUICK = 0.05, 0.1, 0.1
 _EAGLE, _QUANT, _ELASTIC = (METHODS.index(name) for name in ("EAGLE3", "Quant-SD", "Elastic-SD"))
 _QWEN = list(MODELS).index("Qwen3-30B-A3B")
 
+_statement = functools.partial(statement, Path(__file__).parent)
+
 
 def _schemes(solved: Solved) -> list[Statement]:
     columns = lambda halves: sum(int(np.sum(half.speculative.argmax(axis=1) == _ELASTIC)) for half in halves)
@@ -60,21 +62,13 @@ def _schemes(solved: Solved) -> list[Statement]:
         for kind in ("draft", "verify")
     )
     rows = [
-        Statement(
-            "7.1",
-            "Elastic-SD speculates fastest of the four schemes, consistently",
-            f"in {ours} of {count} columns of Table 3, as printed in {theirs}",
-            ours == count,
-            "calibrated",
-        ),
-        Statement(
-            "Fig. 12",
-            "Qwen3, 16 requests: Quant-SD's draft and verification are the longest, the other drafts quick "
-            f"(below {_QUICK:.0%} of its draft)",
+        _statement("fastest", f"in {ours} of {count} columns of Table 3, as printed in {theirs}", ours == count),
+        _statement(
+            "longest",
             "; ".join(f"{name} {1e3 * draft[name]:.1f} and {1e3 * verify[name]:.0f} ms" for name in METHODS),
             max(verify, key=verify.__getitem__) == "Quant-SD"
             and all(time < _QUICK * draft["Quant-SD"] for name, time in draft.items() if name != "Quant-SD"),
-            "calibrated",
+            quick=_QUICK,
         ),
     ]
     for gb, says, holds in (
@@ -101,44 +95,36 @@ def _rivals(solved: Solved) -> list[Statement]:
     small = {name: bool(np.all(values[:, 0] > values[:, -1])) for name, values in rivals.items()}
     lost = {name: int(np.sum(values >= ours)) for name, values in rivals.items()}
     over = ours / best
-    within = f"(here: within {AVERAGE_OFF:.0%})"
     near = lambda value, name: bool(abs(value / claim(name) - 1) < AVERAGE_OFF)
     return [
-        Statement(
-            "Fig. 14",
-            "memories that compute help most at small batches",
+        _statement(
+            "small_batches",
             "; ".join(
                 f"{name} {values[:, 0].mean():.1f}x for 1 request, {values[:, -1].mean():.1f}x for 16"
                 for name, values in rivals.items()
             ),
             all(small.values()),
         ),
-        Statement(
-            "Fig. 14",
-            "xPU-PIM does well for Qwen3 and GLM (here: the strongest of these in the mean)",
-            named,
-            strongest[:2] == ["xPU-PIM"] * 2,
-        ),
-        Statement(
-            "Fig. 14", "xPU-NMP is the strongest for DeepSeek and GPT-OSS", named, strongest[2:] == ["xPU-NMP"] * 2
-        ),
-        Statement(
-            "Fig. 14",
-            "the chip with Elastic-SD is always the fastest",
+        _statement("pim", named, strongest[:2] == ["xPU-PIM"] * 2),
+        _statement("nmp", named, strongest[2:] == ["xPU-NMP"] * 2),
+        _statement(
+            "always",
             f"of {ours.size} cells it loses {', '.join(f'{count} to {name}' for name, count in lost.items())}",
             not any(lost.values()),
         ),
-        Statement(
-            "7.2",
-            f"{claim('ELM004'):g}x over the strongest of these in the mean {within}",
+        _statement(
+            "mean_gain",
             f"{over.mean():.2f}x, of one data set of four",
             near(over.mean(), "ELM004"),
+            gain=claim("ELM004"),
+            within=AVERAGE_OFF,
         ),
-        Statement(
-            "7.2",
-            f"{claim('ELM005'):g}x at most {within}",
+        _statement(
+            "largest_gain",
             f"{over.max():.2f}x, of one data set of four",
             near(over.max(), "ELM005"),
+            gain=claim("ELM005"),
+            within=AVERAGE_OFF,
         ),
     ]
 
@@ -157,27 +143,17 @@ def _locality(solved: Solved) -> list[Statement]:
         for count in (request, tokens ** float(fitted.independence[row]))
     )
     return [
-        Statement(
-            "Fig. 16a",
-            "misses rise with the batch, as more requests ask for more experts",
+        _statement(
+            "misses",
             f"a cache of one size misses as often at every batch; here it shrinks beside the KV cache: {misses[0]:.0%} "
             f"for 1 request, {misses[-1]:.0%} for 16",
             False,  # by the form of the hits, whatever is fitted
-            "calibrated",
         ),
-        Statement(
-            "Fig. 16b",
-            "16 tokens of one request touch far fewer experts than of 16 requests (here: at most two thirds)",
-            f"{one:.0f} and {several:.0f} of {float(a.num_experts):.0f}, GLM",
-            one < 2 / 3 * several,
-            "calibrated",
-        ),
-        Statement(
-            "Fig. 16c",
-            "locality varies substantially across models",
+        _statement("touched", f"{one:.0f} and {several:.0f} of {float(a.num_experts):.0f}, GLM", one < 2 / 3 * several),
+        _statement(
+            "locality",
             f"with a third of the experts cached {third.min():.0%} to {third.max():.0%} are missed",
-            bool(third.max() > 1.5 * third.min()),
-            "calibrated",
+            third.max() > 1.5 * third.min(),
         ),
     ]
 
@@ -192,19 +168,17 @@ def _pools(measured: Mapping[str, list[dict[str, float]]]) -> list[Statement]:
     lost = 1 - lengths["hotness of 16 sequences"] / lengths["hotness"]
     gains = [row["ratio"] for row in hot]
     return [
-        Statement(
-            "Fig. 17a",
-            f"hot pools accept about {claim('ELM019'):g} % more than random ones (here: in the 95 % interval of most sizes)",
+        _statement(
+            "hot_pools",
             f"{min(gains):.2f}x to {max(gains):.2f}x over sizes, {inside} of {len(hot)} intervals have it",
             2 * inside > len(hot),
-            "measured",
+            gain=claim("ELM019"),
         ),
-        Statement(
-            "Fig. 17b",
-            f"a pool that a batch shares accepts marginally less (here: by less than {_MARGINAL:.0%} at every size)",
+        _statement(
+            "shared_pools",
             f"by {lost.min():.0%} to {lost.max():.0%}, 16 sequences",
-            bool(np.all(lost < _MARGINAL)),
-            "measured",
+            np.all(lost < _MARGINAL),
+            marginal=_MARGINAL,
         ),
     ]
 
@@ -222,21 +196,23 @@ def _slices() -> list[Statement]:
     beyond = int(np.sum(rounded >= half))
     bits = 1 + int(np.ceil(np.log2(max(-rounded.min(), rounded.max() + 1))))
     return [
-        Statement(
-            "Fig. 8",
-            f"cutting 4 bits errs by {low} to {high}, augmentation by {-half} to {half - 1}",
+        _statement(
+            "cutting",
             f"{spread(cut)}, {spread(augmented)}",
             (cut.min(), cut.max(), augmented.min(), augmented.max()) == (low, high, -half, half - 1),
-            "measured",
+            low=low,
+            high=high,
+            least=-half,
+            most=half - 1,
         ),
-        Statement(
-            "Fig. 8",
-            f"rounding errs by {-half} to {half - 1}",
+        _statement(
+            "rounding",
             f"{spread(rounded)}: {beyond} of {weights.size} bytes are beyond, since 4 bits hold no larger slice",
             beyond == 0,
-            "measured",
+            least=-half,
+            most=half - 1,
         ),
-        Statement("4.3", f"its residual takes {residual} bits", f"{bits} bits", bits == residual, "measured"),
+        _statement("residual", f"{bits} bits", bits == residual, residual=residual),
     ]
 
 
@@ -260,18 +236,17 @@ def _exchanges() -> list[Statement]:
         meant[model] = BATCHES[-1] * VERIFIED_NODES * float(a.experts_per_token / a.num_experts)
     words = lambda values: ", ".join(f"{model} {value:.0f}" for model, value in values.items())
     return [
-        Statement(
-            "Fig. 10a",
-            "exchanging partial sums moves less than exchanging slices of weights (here: for one activation)",
+        _statement(
+            "exchanged_bytes",
             f"an expert's slice is as many bytes as the exchange of {words(volumes)} activations",
             all(value > 1 for value in volumes.values()),
         ),
-        Statement(
-            "Fig. 10b",
-            f"it takes no longer than fetching the LSB slice (here: {BATCHES[-1]} requests of {VERIFIED_NODES:.0f} tokens, "
-            "routed evenly)",
+        _statement(
+            "exchange_time",
             f"up to {words(most)} activations of an expert, which has {words(meant)}",
             all(most[model] >= meant[model] for model in most),
+            requests=BATCHES[-1],
+            tokens=VERIFIED_NODES,
         ),
     ]
 

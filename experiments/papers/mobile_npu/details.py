@@ -39,7 +39,7 @@ from experiments.papers.mobile_npu.versions import (
     networks,
     printed,
 )
-from experiments.reproduce.paper import Outcome, Statement, detail, missed_statements, statements_detail
+from experiments.reproduce.paper import Outcome, Statement, detail, missed_statements, statement, statements_detail
 from hwmodels import OPERATORS, Architecture, Device, catalog, step_operators, uniform_weight_bits
 from hwmodels.compute.matrix_vector_npu import attention_times, stage_times
 from hwmodels.network.operators import StepShape
@@ -82,6 +82,9 @@ def attention_split(device: Device, model: str = "Qwen2.5-1.5B") -> np.ndarray:
     return np.array([[float(part) for part in one] for one in splits])
 
 
+_statement = functools.partial(statement, Path(__file__).parent)
+
+
 def _decoding(solved: Solved) -> list[Statement]:
     run = {(g, m): d for (g, m), d in solved.items() if tables.fits(m, catalog.device(GENERATIONS[g]), CONTEXT)}
     rates = np.array([one.tokens_per_s() for one in run.values()])
@@ -93,39 +96,34 @@ def _decoding(solved: Solved) -> list[Statement]:
     step = solved["V75", "Qwen2.5-1.5B"]
     cores = 4.0 * step.head_share[0]
     return [
-        Statement(
-            "Fig. 11",
-            "throughput rises with the batch",
-            f"{gains.min():.1f}x to {gains.max():.1f}x at 16 samples",
-            bool(np.all(np.diff(rates, axis=-1) > 0)),
+        _statement(
+            "rises", f"{gains.min():.1f}x to {gains.max():.1f}x at 16 samples", np.all(np.diff(rates, axis=-1) > 0)
         ),
-        Statement(
-            "Fig. 11", "but not linearly", f"at most {gains.max():.1f}x of 16x", bool(np.all(gains < BATCHES[-1]))
-        ),
-        Statement(
-            "7.2.2",
-            f"the logits take at least {HEAD_SHARE_BAR:g} % at 16 samples on V75",
+        _statement("not_linearly", f"at most {gains.max():.1f}x of 16x", np.all(gains < BATCHES[-1])),
+        _statement(
+            "logits_v75",
             f"{lowest:.0f} % to {max(shares['V75']):.0f} %",
-            bool(lowest >= HEAD_SHARE_BAR),
-            status="calibrated",
+            lowest >= HEAD_SHARE_BAR,
+            least=HEAD_SHARE_BAR,
         ),
-        Statement(
-            "7.2.2",
-            f"the logits take at least {HEAD_SHARE_BAR:g} % at 16 samples on V73 and V79",
+        _statement(
+            "logits_others",
             "; ".join(f"{g} {min(ran[g]):.0f} % to {max(ran[g]):.0f} %" for g in ("V73", "V79")),
-            bool(min(*ran["V73"], *ran["V79"]) >= HEAD_SHARE_BAR),
+            min(*ran["V73"], *ran["V79"]) >= HEAD_SHARE_BAR,
+            least=HEAD_SHARE_BAR,
         ),
-        Statement(
-            "Fig. 16",
-            "the CPU's use rises with the batch, to no more than 4 cores",
+        _statement(
+            "cores",
             f"{cores[0]:.1f} to {cores[-1]:.1f} cores on average",
-            bool(np.all(np.diff(cores) > 0) and cores[-1] <= claim("NPU025")),
+            np.all(np.diff(cores) > 0) and cores[-1] <= claim("NPU025"),
         ),
-        Statement(
-            "Fig. 17",
-            f"a prompt of {PROMPTS[-1]} instead of {PROMPTS[0]} tokens lowers throughput mildly (by less than {MILD:.0%})",
+        _statement(
+            "prompts",
             f"by {declines.min():.1%} to {declines.max():.1%}",
-            bool(np.all((declines > 0) & (declines < MILD))),
+            np.all((declines > 0) & (declines < MILD)),
+            long=PROMPTS[-1],
+            short=PROMPTS[0],
+            mild=MILD,
         ),
     ]
 
@@ -135,17 +133,15 @@ def _kernels() -> list[Statement]:
     products, _, softmax = (split / split.sum(axis=-1, keepdims=True)).T
     short, long = softmax_speedups(fit())[:, 0], softmax_speedups(fit())[:, -1]
     return [
-        Statement(
-            "Fig. 8",
-            "products take little of attention, softmax more and more as queries grow",
+        _statement(
+            "attention",
             f"products at most {products.max():.0%}, softmax {softmax[0]:.0%} to {softmax[-1]:.0%}",
-            bool(np.all(np.diff(softmax) > 0) and softmax[-1] > 0.5 and products.max() < softmax[-1] / 2),
+            np.all(np.diff(softmax) > 0) and softmax[-1] > 0.5 and products.max() < softmax[-1] / 2,
         ),
-        Statement(
-            "Fig. 14",
-            "longer queries lower the speedup at short contexts, less at long ones",
+        _statement(
+            "queries",
             f"by {1 - short[-1] / short[0]:.0%} at 1024 keys, {1 - long[-1] / long[0]:.0%} at 16384",
-            bool(short[-1] < short[0] and long[-1] / long[0] > short[-1] / short[0]),
+            short[-1] < short[0] and long[-1] / long[0] > short[-1] / short[0],
         ),
     ]
 
@@ -155,24 +151,18 @@ def _power(solved: Solved) -> list[Statement]:
     assert small is not None
     assert large is not None
     return [
-        Statement(
-            "Fig. 12",
-            "1.5B: power rises with the batch and stays within 5 W",
+        _statement(
+            "small_power",
             f"{small[-1, 0]:.2f} W to {small[-1, -1]:.2f} W",
-            bool(small[-1, -1] > small[-1, 0] and np.max(small) <= claim("NPU018")),
+            small[-1, -1] > small[-1, 0] and np.max(small) <= claim("NPU018"),
         ),
-        Statement(
-            "Fig. 12",
-            "3B: power stabilises around 4.3 W (here: within 3 %)",
+        _statement(
+            "large_power",
             f"{large[-1].min():.2f} W to {large[-1].max():.2f} W",
-            bool(np.all(np.abs(large[-1] / claim("NPU019") - 1.0) < 0.03)),
-            status="calibrated",
+            np.all(np.abs(large[-1] / claim("NPU019") - 1.0) < 0.03),
         ),
-        Statement(
-            "7.2.3",
-            "1.5B with 8 samples takes less energy than 3B with 1",
-            f"up to {largest_cheap_batch(solved):.0f} samples",
-            largest_cheap_batch(solved) >= claim("NPU020"),
+        _statement(
+            "energy", f"up to {largest_cheap_batch(solved):.0f} samples", largest_cheap_batch(solved) >= claim("NPU020")
         ),
     ]
 
@@ -191,22 +181,14 @@ def _gpu(solved: Solved) -> list[Statement]:
         for name, network in networks().items()
     }
     return [
-        Statement(
-            "Fig. 13",
-            "the GPU decodes one sample faster",
-            f"{gpu[0]:.1f} against {npu[0]:.1f} tokens/s",
-            bool(gpu[0] > npu[0]),
-            status="calibrated",
-        ),
-        Statement(
-            "Fig. 13",
-            "the NPU decodes faster at larger batches",
+        _statement("gpu_first", f"{gpu[0]:.1f} against {npu[0]:.1f} tokens/s", gpu[0] > npu[0]),
+        _statement(
+            "npu_batches",
             f"at {', '.join(ahead) or 'none'}; at 8: {npu[3]:.0f} against {gpu[3]:.0f} tokens/s",
-            bool(npu[-1] > gpu[-1] and npu[-2] > gpu[-2]),
+            npu[-1] > gpu[-1] and npu[-2] > gpu[-2],
         ),
-        Statement(
-            "Fig. 13",
-            "the NPU processes prompts faster",
+        _statement(
+            "npu_prompts",
             f"{min(a / b for a, b in prefill.values()):.1f}x to {max(a / b for a, b in prefill.values()):.1f}x",
             all(ours > theirs for ours, theirs in prefill.values()),
         ),
@@ -224,9 +206,8 @@ def _addresses() -> list[Statement]:
         for name, entry in GENERATIONS.items()
     }
     return [
-        Statement(
-            "7.2.1",
-            "networks of 3B parameters run on V75 and V79 but not on V73",
+        _statement(
+            "three_billion",
             f"V73 runs {', '.join(runs['V73'])}",
             runs["V75"] == runs["V79"] == list(MODELS) and runs["V73"] == ["Qwen2.5-1.5B", "Llama3.2-1B"],
         )

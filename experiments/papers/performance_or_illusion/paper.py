@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,15 +24,15 @@ from experiments.papers.performance_or_illusion.model import (
 from experiments.papers.performance_or_illusion.model import PAPER as NAME
 from experiments.papers.performance_or_illusion.tables import SHARES, SPEEDUPS, TIME_CONTEXT, fig1, fig4, fig10
 from experiments.reproduce.paper import (
-    Choice,
     ComparedCell,
     Outcome,
     Paper,
-    PrintedTable,
     Statement,
     detail,
     missed_statements,
+    printed_table,
     printed_value,
+    statement,
     statements_detail,
 )
 from hwmodels import catalog
@@ -100,17 +99,6 @@ _INHERITS = {
     "shares of time in Fig. 4, of which no cell of lookups is predicted here": _lookups,
 }
 
-_HEAD = Choice(
-    f"which head the published accepted lengths are of: priced as {HEAD}",
-    why="the files say EAGLE, the simulator EAGLE-3. Simulated on cnn with 3 tokens it reaches 1.76x at one sequence; measured "
-    "are 1.69x with EAGLE-3 and 1.44x with EAGLE, and the four data sets agree with EAGLE-3",
-)
-_MATCHES = Choice(
-    "how often a lookup drafts tokens of which none is accepted: the simulator's guess for each data set; its paper prints none"
-)
-_ENGINE = Choice("engine: the catalog's vLLM of 2026, for lookups that of 2025; measured were 0.10.1 and 0.11.1")
-_DRAWN = "numbers are read off the vector graphics of the figures, to 0.01"
-
 
 def _measured_cause(solved: Solved, rows: Sequence[ComparedCell]) -> str:
     heads = [row["relative_error"] for row in rows if row["conditions"]["drafter"] == HEAD]
@@ -140,72 +128,16 @@ def _shares_cause(solved: Solved, rows: Sequence[ComparedCell]) -> str:
     )
 
 
+_table = functools.partial(printed_table, FOLDER, inherits=_INHERITS)
+
 TABLES = (
-    PrintedTable(
-        name="fig1",
-        title="Fig. 1: measured speedups of Llama-3.1-8B",
-        model=fig1,
-        label=("dataset", "drafter", "policy", "batch"),
-        simplest=SPEEDUPS,
-        cause=_measured_cause,
-        inherits=_INHERITS,
-        choices=(_HEAD, _MATCHES, _ENGINE, Choice("speedups are of all tokens per second, prompts included")),
-        doubts=(
-            _DRAWN,
-            "of other models, and of EAGLE, accepted lengths are not published",
-            "half of the published lists of the head are of other texts than the lookup's",
-        ),
-    ),
-    PrintedTable(
-        name="fig10",
-        title="Fig. 10: simulated speedups of fixed lengths and of the oracle",
-        model=fig10,
-        label=("dataset", "drafter", "policy", "batch"),
-        simplest=SPEEDUPS,
-        inherits=_INHERITS,
-        choices=(
-            _HEAD,
-            _MATCHES,
-            _ENGINE,
-            Choice("speedups are ratios of means of requests' rates, as the simulator has them"),
-        ),
-        doubts=(_DRAWN, "the means of rates are of 300 requests that the simulator draws, here of all"),
-    ),
-    PrintedTable(
-        name="fig12",
-        title="Fig. 12: the oracle of both drafters",
-        model=fig10,
-        label=("dataset", "batch"),
-        simplest=SPEEDUPS,
-        inherits=_INHERITS,
-        choices=(
-            _HEAD,
-            _ENGINE,
-            Choice("a cycle of both takes as long as a lookup's, as the simulator has it: the head costs nothing"),
-        ),
-        doubts=(
-            _DRAWN,
-            "the longer of two lists is taken place by place, also where they are of different texts",
-        ),
-    ),
-    PrintedTable(
-        name="fig4",
-        title="Fig. 4: share of a cycle that drafting takes",
-        model=fig4,
-        label=("model", "drafter", "batch"),
-        simplest=SHARES,
-        cause=_shares_cause,
-        inherits=_INHERITS,
-        choices=(
-            _ENGINE,
-            Choice(f"tokens in the cache are not printed: {TIME_CONTEXT:.0f}, of InstructCoder; 3 tokens are drafted"),
-        ),
-        doubts=(
-            "shares of sampling and overhead are not told apart here: both are in the steps' kernels and the engine's terms",
-            "what a lookup takes was fitted to its cells, and which network drafts for Llama-3-70B is not on the page",
-        ),
-    ),
+    _table("fig1", model=fig1, simplest=SPEEDUPS, cause=_measured_cause),
+    _table("fig10", model=fig10, simplest=SPEEDUPS),
+    _table("fig12", model=fig10, simplest=SPEEDUPS),
+    _table("fig4", model=fig4, simplest=SHARES, cause=_shares_cause),
 )
+
+_statement = functools.partial(statement, FOLDER)
 
 
 def _oracle(solved: Solved, **how: Any) -> float:
@@ -214,38 +146,26 @@ def _oracle(solved: Solved, **how: Any) -> float:
 
 def _statements(solved: Solved) -> Iterable[Statement]:
     free, paid = _oracle(solved), _oracle(solved, with_head=True)
-    yield Statement(
-        "How far from optimal",
-        "choosing the better drafter at each token reaches 4.9x on InstructCoder, within 10 %",
+    yield _statement(
+        "oracle",
         f"{free:.2f}x if the head costs nothing, {paid:.2f}x with its time where it drafts",
         abs(paid / 4.9 - 1) < 0.1,
     )
     rate, whole = speedup(solved.theirs, "instructcoder", "eagle", "3", 1)
-    yield Statement(
-        "Fig. 10",
-        "means of requests' rates and all tokens per second agree within 5 %",
+    yield _statement(
+        "means",
         f"head, 3 tokens, InstructCoder, one sequence, by the simulator's times: {rate:.2f}x and {whole:.2f}x",
         abs(rate / whole - 1) < 0.05,
     )
     cycle = cycle_costs(case_of("qwen3-8b", "qwen3-0.6b"), (1,), (TIME_CONTEXT,), (1,))
     ratio = 100.0 * float(cycle.draft_s.item() / cycle.baselines.stored.cost.total_s.item())
-    yield Statement(
-        "End-to-end",
-        "a pass of the draft network takes about 37.5 % of the 8B target's, within a quarter of that",
-        f"Qwen3-0.6B for Qwen3-8B: {ratio:.0f} %",
-        abs(ratio / 37.5 - 1) < 0.25,
-    )
+    yield _statement("draft_network", f"Qwen3-0.6B for Qwen3-8B: {ratio:.0f} %", abs(ratio / 37.5 - 1) < 0.25)
     falls = all(
         speedup(solved.ours, dataset, who, "3", 1)[1] > speedup(solved.ours, dataset, who, "3", 128)[1]
         for dataset in DATASETS
         for who in ("ngram", "eagle")
     )
-    yield Statement(
-        "End-to-end",
-        "gains shrink with the batch, on each data set with each drafter",
-        f"from 1 to 128: {falls}",
-        falls,
-    )
+    yield _statement("batches", f"from 1 to 128: {falls}", falls)
 
 
 def _walks(outcome: Outcome) -> list[dict[str, Any]]:
@@ -262,7 +182,7 @@ def _walks(outcome: Outcome) -> list[dict[str, Any]]:
     ]
 
 
-_detail = functools.partial(detail, Path(__file__).parent)
+_detail = functools.partial(detail, FOLDER)
 
 DETAILS = (
     statements_detail(_statements),

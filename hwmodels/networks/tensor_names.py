@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = [
     "APERTUS_TENSORS",
-    "CONVOLUTIONS",
     "ERNIE_MOE_TENSORS",
     "EXPERT_TENSORS",
     "FUSED_ALONE",
@@ -15,17 +14,20 @@ __all__ = [
     "FUSED_LFM2",
     "FUSED_LINEAR",
     "FUSED_QKV",
+    "GEMMA4_TENSORS",
     "GLM4_POST_NORMS",
     "GPT_OSS_TENSORS",
     "GRANITE_EXPERT_TENSORS",
     "HUNYUAN_MOE_TENSORS",
     "HUNYUAN_TENSORS",
+    "INDEXED_LATENT_TENSORS",
     "LATENT_TENSORS",
-    "LFM2_CONVOLUTIONS",
     "LFM2_TENSORS",
     "LLAMA_NORM_BIASES",
     "LLAMA_TENSORS",
+    "MINIMAX_M3_TENSORS",
     "MIXTRAL_TENSORS",
+    "NEMOTRON_TENSORS",
     "OPT_TENSORS",
     "QWEN_HYBRID_EXPERT_TENSORS",
     "QWEN_HYBRID_TENSORS",
@@ -196,9 +198,6 @@ QWEN_NEXT_TENSORS = (
 #: Of one key head after the other, the rows of its queries, keys, values and gates, and of its value heads' rates.
 FUSED_LINEAR = {_LINEAR + "in_proj_qkvz.weight": ("in_qkv", "in_z"), _LINEAR + "in_proj_ba.weight": ("in_b", "in_a")}
 
-#: Weights of convolutions channel by channel.
-CONVOLUTIONS = frozenset({_LINEAR + "conv1d.weight"})
-
 _FEED_FORWARD, _CONV = _LAYER + "feed_forward.", _LAYER + "conv."
 _GATED = {"gate": "w1", "up": "w3", "down": "w2"}
 #: Of LFM2, with experts or without: short convolutions, and attention in the other layers.
@@ -218,8 +217,6 @@ LFM2_TENSORS = LLAMA_TENSORS | {
 }
 #: Both gates, then channels.
 FUSED_LFM2 = {_CONV + "in_proj.weight": ("in_z", "in_qkv")}
-#: Weights of its convolutions, channel by channel.
-LFM2_CONVOLUTIONS = frozenset({_CONV + "conv.weight"})
 
 #: Of networks that also norm what leaves the blocks: the norm called after attention is then right after it.
 SANDWICH_TENSORS = LLAMA_TENSORS | {
@@ -232,6 +229,31 @@ SANDWICH_TENSORS = LLAMA_TENSORS | {
 GLM4_POST_NORMS = {
     "attention_post_norm": _LAYER + "post_self_attn_layernorm.weight",
     "mlp_post_norm": _LAYER + "post_mlp_layernorm.weight",
+}
+
+#: With DeepSeek's index of sparse attention; of networks with it and of those below only the matrices.
+INDEXED_LATENT_TENSORS = LATENT_TENSORS | {
+    "index_q": _ATTENTION + "indexer.wq_b.weight",
+    "index_k": _ATTENTION + "indexer.wk.weight",
+}
+#: Of MiniMax-M3.
+MINIMAX_M3_TENSORS = MIXTRAL_TENSORS | {
+    **{f"shared_{kind}": f"{_MIXTRAL}shared_experts.{kind}_proj.weight" for kind in ("gate", "up", "down")},
+    **{f"index_{kind}": f"{_ATTENTION}index_{kind}_proj.weight" for kind in ("q", "k")},
+}
+#: Of Gemma 4, whose dense network stands beside the experts.
+GEMMA4_TENSORS = EXPERT_TENSORS | {
+    **{f"expert_{kind}": f"{_LAYER}experts.{{expert}}.{kind}_proj.weight" for kind in ("gate", "up", "down")},
+    **{f"shared_{kind}": EXPERT_TENSORS[kind] for kind in ("gate", "up", "down")},
+}
+_MIXER = "backbone.layers.{layer}.mixer."
+#: Of Nemotron-H.
+NEMOTRON_TENSORS = {
+    **{kind: f"{_MIXER}{kind}_proj.weight" for kind in ("q", "k", "v", "o", "up", "down")},
+    **dict.fromkeys(("in_qkv", "in_z"), _MIXER + "in_proj.weight"),
+    "out": _MIXER + "out_proj.weight",
+    **{f"expert_{kind}": f"{_MIXER}experts.{{expert}}.{kind}_proj.weight" for kind in ("up", "down")},
+    **{f"shared_{kind}": f"{_MIXER}shared_experts.{kind}_proj.weight" for kind in ("up", "down")},
 }
 
 #: Tensor -> the parameters that it holds one below the other.

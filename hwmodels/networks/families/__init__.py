@@ -1,8 +1,9 @@
 """The table of Hugging Face model families: one row each, for pricing, loading, running and exporting.
 
-Defaults, in `defaults.json`, are those of the families' configuration classes in transformers 5; what the rows say about
-biases, norms and experts is tested against the networks that transformers builds (tests/golden/make_parameter_counts.py), what
-they say about running against what transformers computes (tests/golden/make_hf_golden.py).
+Rows are in `families.toml`, what they cannot say in `beyond`. Defaults, in `defaults.json`, are those of the families'
+configuration classes in transformers 5; what the rows say about biases, norms and experts is tested against the networks that
+transformers builds (tests/golden/make_parameter_counts.py), what they say about running against what transformers computes
+(tests/golden/make_hf_golden.py).
 """
 
 from __future__ import annotations
@@ -10,15 +11,13 @@ from __future__ import annotations
 import dataclasses
 import importlib.resources
 import json
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from hwmodels.networks.families.experts import EXPERTS, LATENT_DENSE
-from hwmodels.networks.families.gated import GATED
-from hwmodels.networks.families.layer_norm import LAYER_NORM
-from hwmodels.networks.families.linear import LINEAR
-from hwmodels.networks.families.priced import PRICED
-from hwmodels.networks.family import Family
+from hwmodels.networks import tensor_names
+from hwmodels.networks.families import beyond
+from hwmodels.networks.family import Experts, Family, Rotary, RouterRule, Running, Setting, Windows
 from hwmodels.registry import Registry
 
 __all__ = ["FAMILIES", "family_called"]
@@ -30,20 +29,63 @@ def _accept(name: str, family: Any) -> Family:
     return family
 
 
+def _beside(name: str) -> str:
+    return importlib.resources.files(__name__).joinpath(name).read_text(encoding="utf-8")
+
+
 #: Family -> what its configuration class has where a file lacks a key.
-_DEFAULTS: Mapping[str, Mapping[str, Any]] = json.loads(
-    importlib.resources.files(__name__).joinpath("defaults.json").read_text(encoding="utf-8")
-)
+_DEFAULTS: Mapping[str, Mapping[str, Any]] = json.loads(_beside("defaults.json"))
+
+_ROWS = tomllib.loads(_beside("families.toml"))
+_SHARED = _ROWS.pop("like")
+
+
+def _values(entry: Any) -> Any:
+    """An entry of the table as the columns have it."""
+    if isinstance(entry, list):
+        return tuple(map(_values, entry))
+    if not isinstance(entry, dict):
+        return None if entry == "null" else entry
+    if "setting" in entry:
+        return Setting(entry["setting"], entry.get("power", 1.0))
+    shared = _values(_SHARED[entry["like"]]) if "like" in entry else {}
+    return shared | {key: _values(value) for key, value in entry.items() if key != "like"}
+
+
+def _tensors(tables: Any) -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    for table in tables if isinstance(tables, tuple) else (tables,):
+        names |= getattr(tensor_names, table) if isinstance(table, str) else table
+    return names
+
+
+def _running(row: dict[str, Any]) -> Running:
+    readers: dict[str, Callable[[Any], Any]] = {
+        **dict.fromkeys(("tensors", "fused", "stacked"), _tensors),
+        "fused_by": lambda order: dict.fromkeys(_tensors(row["fused"]), order),
+        **dict.fromkeys(("transposed", "unit_axes"), frozenset),
+        "rotary": lambda rotary: rotary and Rotary(**rotary),
+        "router": lambda router: RouterRule(**router),
+    }
+    return Running(**{key: readers[key](value) if key in readers else value for key, value in row.items()})
+
+
+def _family(name: str, row: dict[str, Any]) -> Family:
+    function = lambda entry: getattr(beyond, entry) if isinstance(entry, str) else entry
+    readers: dict[str, Callable[[Any], Any]] = {
+        "running": _running,
+        "names": lambda names: _running({"architecture": ""} | names),
+        "experts": lambda experts: Experts(**experts),
+        "windows": lambda windows: Windows(windows) if isinstance(windows, str) else Windows(**windows),
+        **dict.fromkeys(("beyond", "norms_per_layer"), function),
+    }
+    columns = {key: readers[key](value) if key in readers else value for key, value in _values(row).items()}
+    derived = {key: function(value) for key, value in columns.pop("defaults", {}).items()}
+    return Family(name, {**_DEFAULTS[name], **derived}, **columns)
+
 
 #: `model_type` of config.json -> family.
-FAMILIES: Registry[Family] = Registry(
-    "family",
-    {
-        family.name: dataclasses.replace(family, defaults={**_DEFAULTS[family.name], **family.defaults})
-        for family in (*GATED, *LATENT_DENSE, *EXPERTS, *LAYER_NORM, *LINEAR, *PRICED)
-    },
-    _accept,
-)
+FAMILIES: Registry[Family] = Registry("family", {name: _family(name, row) for name, row in _ROWS.items()}, _accept)
 
 
 def family_called(model_type: Any) -> Family | None:

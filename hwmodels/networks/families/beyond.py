@@ -1,27 +1,32 @@
-"""Families that are priced only, with what `Architecture` has for them alone: each row's `beyond` reads it."""
+"""What families have that no column of the table says: what their `beyond` reads, and defaults that follow from other keys."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
-from hwmodels.networks.families.experts import EXPERTS
-from hwmodels.networks.family import Experts, Family, Running
 from hwmodels.networks.settings import Settings, shown
 from hwmodels.networks.spec import LinearSizes, NetworkSpec
-from hwmodels.networks.tensor_names import EXPERT_TENSORS, FUSED_LATENT, LATENT_TENSORS, LLAMA_TENSORS, MIXTRAL_TENSORS
 
-__all__ = ["PRICED"]
-
-_ROWS = {family.name: family for family in EXPERTS}
-_ATTENTION = "model.layers.{layer}.self_attn."
-_EXPERT_SPELLINGS = {"num_experts": ("n_routed_experts", "num_local_experts")}
-
-
-def _names(tensors: Mapping[str, str], fused: Mapping[str, tuple[str, ...]] | None = None) -> Running:
-    """What tensors are called; nothing runs by it."""
-    return Running("", tensors, fused or {})
+__all__ = [
+    "deepseek_index",
+    "dense_width",
+    "falcon_norms",
+    "gemma4",
+    "gemma4_norms",
+    "granite_layers",
+    "lfm2_layers",
+    "llama4",
+    "mimo_v2",
+    "minimax_m3",
+    "nemotron_h",
+    "number_of_blocks",
+    "rounded_width",
+    "searched",
+    "shared_width",
+    "stablelm_norms",
+    "with_xielu",
+]
 
 
 def _selecting(
@@ -33,7 +38,7 @@ def _selecting(
     return dataclasses.replace(spec, indexes=indexes, beyond=beyond)
 
 
-def _deepseek_index(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
+def deepseek_index(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
     """DeepSeek Sparse Attention. GLM-5.2 scores in some layers only, which the next ones follow.
 
     Source: DeepSeek-V3.2, arXiv:2512.02556, Section 2.1.
@@ -53,7 +58,7 @@ def _deepseek_index(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
     return _selecting(spec, indexes, heads=heads, dim=dim, tokens=tokens, norms=2 * dim, layers=layers)
 
 
-def _minimax_m3(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
+def minimax_m3(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
     """Blocks of tokens are selected; the first layers are dense, with a width of their own."""
     inside = settings.get("sparse_attention_config")
     if not isinstance(inside, Mapping):
@@ -69,7 +74,7 @@ def _minimax_m3(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
     return _selecting(spec, indexes, heads=heads, dim=dim, tokens=tokens, norms=2 * dim, layers=sum(indexes))
 
 
-def _mimo_v2(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
+def mimo_v2(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
     """Layers with a window have key-value heads of another number, and sinks; values are narrower than keys."""
     listed = settings.get("hybrid_layer_pattern") is None  # in layer_types then
     sliding = [window is not None for window in spec.windows] if listed else settings.marks("hybrid_layer_pattern")
@@ -92,7 +97,7 @@ def _mimo_v2(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
     )
 
 
-def _gemma4(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
+def gemma4(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
     """Layers without a window have heads of another width; the dense network stands beside the experts."""
     sliding, hidden = sum(window is not None for window in spec.windows), spec.hidden_size
     wide = settings.optional_size("global_head_dim") or spec.head_dim
@@ -117,7 +122,7 @@ def _gemma4(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
     return dataclasses.replace(spec, head_dim=wide, num_kv_heads=kv_heads, beyond=beyond, notes=tuple(notes))
 
 
-def _llama4(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
+def llama4(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
     """Chunks in the layers that rotate; a dense network of another width between the experts'."""
     chunk, layers = settings.optional_size("attention_chunk_size"), spec.num_layers
     rotated = settings.get("no_rope_layers") or [int((layer + 1) % 4 != 0) for layer in range(layers)]
@@ -148,7 +153,7 @@ def _blocks(settings: Settings) -> list[str]:
     return kinds
 
 
-def _nemotron_h(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
+def nemotron_h(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
     """Layers of one block each: Mamba-2, attention, a feed-forward network or a mixture of experts.
 
     Source: Dao and Gu 2024, arXiv:2405.21060, Section 7, with the projections of Nemotron-H's release.
@@ -188,17 +193,7 @@ def _nemotron_h(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
     )
 
 
-_MIXER = "backbone.layers.{layer}.mixer."
-_NEMOTRON_TENSORS = {
-    **{kind: f"{_MIXER}{kind}_proj.weight" for kind in ("q", "k", "v", "o", "up", "down")},
-    **dict.fromkeys(("in_qkv", "in_z"), _MIXER + "in_proj.weight"),
-    "out": _MIXER + "out_proj.weight",
-    **{f"expert_{kind}": f"{_MIXER}experts.{{expert}}.{kind}_proj.weight" for kind in ("up", "down")},
-    **{f"shared_{kind}": f"{_MIXER}shared_experts.{kind}_proj.weight" for kind in ("up", "down")},
-}
-
-
-def _searched(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
+def searched(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
     """Layers without attention, and feed-forward networks of several widths.
 
     Source: Puzzle, arXiv:2411.19146; widths as in the configuration of DeciLM in the release.
@@ -236,117 +231,70 @@ def _searched(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
     )
 
 
-_INDEX_NAMES = {"index_q": _ATTENTION + "indexer.wq_b.weight", "index_k": _ATTENTION + "indexer.wk.weight"}
-
-
-def _with_index(base: str, name: str, **changed: Any) -> Family:
-    return dataclasses.replace(
-        _ROWS[base],
-        name=name,
-        running=None,
-        also={},
-        beyond=_deepseek_index,
-        announced=("index_topk",),
-        names=_names(LATENT_TENSORS | _INDEX_NAMES, FUSED_LATENT),
-        **changed,
+def granite_layers(settings: Settings) -> None:
+    """Granite 4 without `layer_types`."""
+    raise NotImplementedError(
+        f"{settings.prefix}layer_types is missing: all layers are state-space ones then; allowed is a list that says "
+        "'attention' of each"
     )
 
 
-_M3_SHARED = {
-    f"shared_{kind}": f"model.layers.{{layer}}.block_sparse_moe.shared_experts.{kind}_proj.weight"
-    for kind in ("gate", "up", "down")
-}
-_M3_INDEX = {f"index_{kind}": f"{_ATTENTION}index_{kind}_proj.weight" for kind in ("q", "k")}
-_GEMMA_EXPERTS = {
-    f"expert_{kind}": f"model.layers.{{layer}}.experts.{{expert}}.{kind}_proj.weight" for kind in ("gate", "up", "down")
-}
-_GEMMA_SHARED = {f"shared_{kind}": EXPERT_TENSORS[kind] for kind in ("gate", "up", "down")}
-_norms_of_gemma4: Callable[[Settings], int] = lambda settings: 7 if settings.get("enable_moe_block") else 4
+def with_xielu(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
+    """Apertus."""
+    return dataclasses.replace(spec, xielu=True)
 
-#: One row per family.
-PRICED: tuple[Family, ...] = (
-    _with_index("deepseek_v3", "deepseek_v32"),
-    _with_index(
-        "deepseek_v3",
-        "glm_moe_dsa",
-        experts=Experts("listed", shared="n_shared_experts", correction_bias=True),
-    ),
-    Family(
-        name="minimax_m3",
-        spellings={**_EXPERT_SPELLINGS, "intermediate_size": ("moe_intermediate_size",)},
-        qk_norm="head",
-        experts=Experts("frequency", size="intermediate_size", shared="shared_intermediate_size", correction_bias=True),
-        must_equal={
-            "n_shared_experts": 1,
-            "use_qk_norm": True,
-            "qk_norm_type": "per_head",
-            "attention_output_gate": False,
-        },
-        beyond=_minimax_m3,
-        announced=("sparse_attention_config",),
-        names=_names(MIXTRAL_TENSORS | _M3_SHARED | _M3_INDEX),
-    ),
-    Family(
-        name="mimo_v2_flash",
-        spellings={**_EXPERT_SPELLINGS, "sliding_window": ("sliding_window_size", "attention_chunk_size")},
-        qkv_bias="attention_bias",
-        experts=Experts("frequency", shared="n_shared_experts", correction_bias=True),
-        must_equal={"add_full_attention_sink_bias": False},
-        beyond=_mimo_v2,
-        announced=("attention_chunk_size",),
-        names=_names(EXPERT_TENSORS),
-    ),
-    Family(
-        name="gemma4_text",
-        spellings={"num_experts_per_tok": ("top_k_experts",), "moe_intermediate_size": ("expert_intermediate_size",)},
-        norms_per_layer=_norms_of_gemma4,
-        qk_norm="head",
-        qkv_bias="attention_bias",
-        o_bias="attention_bias",
-        # The dense network is there beside the routed experts.
-        experts=Experts("after_dense", shared="intermediate_size"),
-        must_equal={"use_double_wide_mlp": False},
-        beyond=_gemma4,
-        names=_names(EXPERT_TENSORS | _GEMMA_EXPERTS | _GEMMA_SHARED),
-    ),
-    Family(
-        name="llama4_text",
-        spellings={**_EXPERT_SPELLINGS, "decoder_sparse_step": ("interleave_moe_layer_step",)},
-        qkv_bias="attention_bias",
-        o_bias="attention_bias",
-        experts=Experts("every_nth", size="intermediate_size", shared="intermediate_size"),
-        beyond=_llama4,
-        announced=("attention_chunk_size",),
-    ),
-    Family(
-        name="step3p7",
-        spellings={**_EXPERT_SPELLINGS, "n_shared_experts": ()},
-        qk_norm="head",
-        experts=Experts("after_dense", shared="share_expert_dim", correction_bias=True),
-        must_equal={"n_shared_experts": 1},
-        names=_names(EXPERT_TENSORS),
-    ),
-    Family(
-        name="nemotron_h",
-        defaults={"num_hidden_layers": lambda settings: len(_blocks(settings))},
-        spellings={**_EXPERT_SPELLINGS, "head_dim": ("attention_head_dim",)},
-        gated_ffn=False,
-        qkv_bias="attention_bias",
-        o_bias="attention_bias",
-        ffn_bias="mlp_bias",
-        experts=Experts("after_dense", shared="moe_shared_expert_intermediate_size", correction_bias=True),
-        must_equal={"n_shared_experts": 1, "use_bias": False, "mamba_proj_bias": False},
-        beyond=_nemotron_h,
-        announced=("conv_kernel", "mamba", "ssm_state_size", "use_mamba"),
-        names=_names(_NEMOTRON_TENSORS),
-    ),
-    Family(
-        name="nemotron-nas",
-        qkv_bias="attention_bias",
-        o_bias="attention_bias",
-        ffn_bias="mlp_bias",
-        beyond=_searched,
-        announced=("block_configs",),
-        names=_names(LLAMA_TENSORS),
-    ),
-)
+
+def shared_width(settings: Settings) -> int:
+    """Width of a head's values where a file of MiniCPM3 has none, as in its release."""
+    hidden, heads = settings.size("hidden_size"), settings.size("num_attention_heads")
+    if hidden % heads:
+        raise settings.error(
+            "hidden_size", f"is {hidden}, which {heads} heads do not divide; it must be a multiple of them"
+        )
+    return hidden // heads
+
+
+def falcon_norms(settings: Settings) -> int:
+    """Norms per layer."""
+    if not settings.flag("parallel_attn"):
+        return 2
+    stated = settings.optional_size("num_ln_in_parallel_attn")
+    return 2 if stated == 2 or (stated is None and settings.flag("new_decoder_architecture")) else 1
+
+
+def rounded_width(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
+    """LFM2's feed-forward networks have two thirds of the width that files state, rounded up, unless they say otherwise."""
+    if not settings.flag("block_auto_adjust_ff_dim"):
+        return spec
+    width = int(2 * spec.intermediate_size / 3)
+    if settings.get("block_ffn_dim_multiplier") is not None:
+        multiple = settings.size("block_multiple_of")
+        width = -(-int(settings.positive("block_ffn_dim_multiplier") * width) // multiple) * multiple
+    if width < 1:
+        raise settings.error("intermediate_size", f"is {spec.intermediate_size}; two thirds of it are less than 1")
+    return dataclasses.replace(spec, intermediate_size=width)
+
+
+def lfm2_layers(settings: Settings) -> None:
+    """LFM2 with experts and without `layer_types`."""
+    raise settings.error("layer_types", "is missing; it must say 'conv' or 'full_attention' of each layer")
+
+
+def dense_width(settings: Settings) -> int:
+    """Width of Hunyuan's experts where a file states none."""
+    return settings.size("intermediate_size")
+
+
+def number_of_blocks(settings: Settings) -> int:
+    """Layers of Nemotron-H."""
+    return len(_blocks(settings))
+
+
+def stablelm_norms(settings: Settings) -> int:
+    """Norms per layer."""
+    return 1 if settings.flag("use_parallel_residual") else 2
+
+
+def gemma4_norms(settings: Settings) -> int:
+    """Norms per layer."""
+    return 7 if settings.get("enable_moe_block") else 4

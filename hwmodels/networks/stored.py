@@ -16,7 +16,7 @@ from hwmodels.network.architecture import KINDS, UNCOMPRESSED_BITS, Architecture
 from hwmodels.networks.family import Family
 from hwmodels.networks.settings import shown
 from hwmodels.networks.spec import NetworkSpec
-from hwmodels.networks.tensor_names import LATENT_TENSORS
+from hwmodels.networks.tensor_names import TENSORS
 
 __all__ = ["StoredForm", "UnpricedFormError", "stored_form"]
 
@@ -415,7 +415,7 @@ def _parameter_sizes(a: Architecture) -> dict[tuple[str, str], float]:
 def _modules(family: Family, spec: NetworkSpec) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Of each layer (parameter, kind of weight, names that its module may have)."""
     row = family.running or family.names
-    tensors = dict(LATENT_TENSORS if row is None else row.tensors)
+    tensors = dict(TENSORS["latent"] if row is None else row.tensors)
     holders: dict[str, list[str]] = {}
     for tensor, held in {} if row is None else {**row.fused, **row.stacked}.items():
         for name in held:

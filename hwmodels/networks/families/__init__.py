@@ -1,9 +1,9 @@
 """The table of Hugging Face model families: one row each, for pricing, loading, running and exporting.
 
-Rows are in `families.toml`, what they cannot say in `beyond`. Defaults, in `defaults.json`, are those of the families'
-configuration classes in transformers 5; what the rows say about biases, norms and experts is tested against the networks that
-transformers builds (tests/golden/make_parameter_counts.py), what they say about running against what transformers computes
-(tests/golden/make_hf_golden.py).
+Rows are in `families.toml`, names of tensors in `tensors.toml`, what they cannot say in `beyond`. Defaults, in
+`defaults.json`, are those of the families' configuration classes in transformers 5; what the rows say about biases, norms and
+experts is tested against the networks that transformers builds (tests/golden/make_parameter_counts.py), what they say about
+running against what transformers computes (tests/golden/make_hf_golden.py).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hwmodels.networks import tensor_names
 from hwmodels.networks.families import beyond
 from hwmodels.networks.family import Experts, Family, Rotary, RouterRule, Running, Setting, Windows
+from hwmodels.networks.tensor_names import merged_tables
 from hwmodels.registry import Registry
 
 __all__ = ["FAMILIES", "family_called"]
@@ -52,17 +52,10 @@ def _values(entry: Any) -> Any:
     return shared | {key: _values(value) for key, value in entry.items() if key != "like"}
 
 
-def _tensors(tables: Any) -> dict[str, Any]:
-    names: dict[str, Any] = {}
-    for table in tables if isinstance(tables, tuple) else (tables,):
-        names |= getattr(tensor_names, table) if isinstance(table, str) else table
-    return names
-
-
 def _running(row: dict[str, Any]) -> Running:
     readers: dict[str, Callable[[Any], Any]] = {
-        **dict.fromkeys(("tensors", "fused", "stacked"), _tensors),
-        "fused_by": lambda order: dict.fromkeys(_tensors(row["fused"]), order),
+        **dict.fromkeys(("tensors", "fused", "stacked"), merged_tables),
+        "fused_by": lambda order: dict.fromkeys(merged_tables(row["fused"]), order),
         **dict.fromkeys(("transposed", "unit_axes"), frozenset),
         "rotary": lambda rotary: rotary and Rotary(**rotary),
         "router": lambda router: RouterRule(**router),

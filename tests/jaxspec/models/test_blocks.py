@@ -10,7 +10,7 @@ from jax.extend.core import jaxprs_in_params
 from safetensors.numpy import save_file
 
 from hwmodels.networks import Running
-from hwmodels.networks.tensor_names import LLAMA_TENSORS
+from hwmodels.networks.tensor_names import TENSORS
 from jaxspec.errors import InputError
 from jaxspec.models import decoder, kv_cache, layer_loops
 from jaxspec.models.blocks import DenseFeedForward, FeedForwardResult, GroupedAttention, StepInput
@@ -155,7 +155,7 @@ def test_decoding_cuts_no_layers_out_of_their_stacks(monkeypatch):
 
 def test_a_mixed_network_is_stored_and_read(tmp_path):
     # The first axis of a parameter may be spread over tensors, as checkpoints store experts one by one.
-    names = LLAMA_TENSORS | {
+    names = TENSORS["llama"] | {
         "choice_router": "model.layers.{layer}.choice.router.weight",
         "choice": "model.layers.{layer}.choice.{expert}.weight",
         "choice_bias": "model.layers.{layer}.choice.bias",

@@ -10,7 +10,7 @@ import pytest
 from container_samples import LOSSLESS, ByMagnitude, directory_of, largest_of_rows, pack_to, tensor, write_checkpoint
 
 import jaxspec
-from hwmodels.networks.tensor_names import LLAMA_TENSORS
+from hwmodels.networks.tensor_names import TENSORS
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
 from jaxspec.models.config import DecoderConfig
@@ -142,7 +142,7 @@ def test_a_container_with_other_weights(tiny, tmp_path):
     raw = json.loads((tiny / "config.json").read_text())
     (tiny / "config.json").write_text(json.dumps(raw | {"num_hidden_layers": 3}))
     pack_to(tmp_path / "a.jspk", tiny, "raw")
-    name = LLAMA_TENSORS["q"].format(layer=2)
+    name = TENSORS["llama"]["q"].format(layer=2)
     refused(tmp_path / "a.jspk", rf"has no tensor .*layers\.2\..*, which its config\.json needs|{name}")
     (tiny / "config.json").write_text(json.dumps(raw | {"intermediate_size": 10}))
     pack_to(tmp_path / "a.jspk", tiny, "raw")

@@ -256,20 +256,17 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def steps(arguments: argparse.Namespace) -> int:
     """Price every committed cell and write the page of whole steps."""
+    parts = (group_steps, expert_steps, mixture_steps, format_steps)
     if arguments.compose:
         write_text(CELLS, f"# {SOURCE}\n{write_cells(compose(arguments.gpu or tuple(CATALOG)))}")
-        for part in (group_steps, expert_steps, mixture_steps, format_steps):
+        for part in parts:
             write_text(part.CELLS, write_cells(part.compose()))
     cells = read_cells()
     if arguments.peers:
         write_text(PEER_CELLS, write_peer(ask(cells)))
     errors, seconds = step_errors(cells, read_peer())
     write_text(PRICED, priced_csv(cells, seconds))
-    sections = [page(errors), group_steps.group_section(group_steps.read_cells())]
-    sections.append(expert_steps.expert_section(expert_steps.read_cells()))
-    sections.append(mixture_steps.mixture_section(mixture_steps.read_cells()))
-    sections.append(format_steps.format_section(format_steps.read_cells()))
-    text = "\n".join(sections)
+    text = "\n".join([page(errors), *(part.page_section(part.read_cells()) for part in parts)])
     write_text(PAGE, text)
     Console(width=160).print(Markdown(text))
     if arguments.json:

@@ -6,7 +6,6 @@ touches as many experts as the package's tables do.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +15,20 @@ import numpy.typing as npt
 
 from experiments.silicon.mixture_steps import DISTRIBUTION, times_of, tokens_of
 from experiments.silicon.refit import CATALOG
-from experiments.silicon.steps import DEVICES, by_key, cells_of, composed, marked, package, step_of, summary
+from experiments.silicon.steps import (
+    DEVICES,
+    Cell,
+    Composed,
+    by_key,
+    cells_of,
+    composed,
+    errors_of,
+    marked,
+    section,
+    step_of,
+    summary,
+    sums_by,
+)
 from hwmodels import Footprint, catalog, uniform_weight_bits
 from hwmodels.analysis.calibration.experts import CACHE_BYTES
 from hwmodels.analysis.calibration.kernel_tables import KERNEL_FORMATS, touched_in_table
@@ -27,10 +39,9 @@ from hwmodels.network.operators.work import EXPERT_OPERATORS
 __all__ = [
     "CELLS",
     "PARTS",
-    "ExpertCell",
     "beyond_cache",
     "compose",
-    "expert_section",
+    "page_section",
     "priced",
     "read_cells",
 ]
@@ -54,53 +65,29 @@ BAR, LARGEST = 0.08, 0.20
 _PARTS = {"_moe": "experts_s", "attention": "attention_s", "gemm": "products_s"}
 
 
-@dataclasses.dataclass(frozen=True)
-class ExpertCell:
-    """One composed step and its parts; `tokens` is the context of a decode step, the prompt of a prefill."""
+def compose() -> list[Cell]:
+    """All cells from the package. Raises KernelTableError: the package is not installed."""
+    engines = [
+        Composed(
+            {"network": network, "gpu": gpu, "engine": engine},
+            path,
+            (BATCHES, CONTEXTS, PROMPT_BATCHES, PROMPTS),
+            {"moe_quant_mode": kind},
+        )
+        for network, (path, kind) in NETWORKS.items()
+        for gpu, system in CATALOG.items()
+        for engine in system.versions
+    ]
 
-    network: str
-    gpu: str
-    engine: str
-    phase: str
-    batch: int
-    tokens: int
-    experts_s: float
-    attention_s: float
-    products_s: float
-    rest_s: float
-    total_s: float
+    def parts(operators: Mapping[str, float]) -> dict[str, float]:
+        each = sums_by(_PARTS, operators)
+        return each | {"total_s": sum(each.values())}
 
-
-def compose() -> list[ExpertCell]:
-    """All cells from the package; what an engine has no tables of is left out.
-
-    Raises:
-        KernelTableError: the package is not installed.
-    """
-    built_of, cells = package(), []
-    modes = dict.fromkeys(("gemm_quant_mode", "fmha_quant_mode", "kvcache_quant_mode"), "bfloat16")
-    for network, (path, kind) in NETWORKS.items():
-        for gpu, system in CATALOG.items():
-            for engine, version in system.versions.items():
-                try:
-                    built = built_of(path, system.system, engine, version, moe_quant_mode=kind, **modes)
-                except (RuntimeError, ValueError, NotImplementedError):
-                    continue
-                make = functools.partial(ExpertCell, network, gpu, engine)
-                cells += composed(make, built, (BATCHES, CONTEXTS, PROMPT_BATCHES, PROMPTS), _parts)
-    return cells
+    return composed(engines, parts)
 
 
-def _parts(operators: Mapping[str, float]) -> dict[str, float]:
-    parts: dict[str, float] = dict.fromkeys(PARTS, 0.0)
-    for name, seconds in operators.items():
-        parts[next((part for end, part in _PARTS.items() if name.endswith(end)), "rest_s")] += seconds
-    return parts | {"total_s": sum(parts.values())}
-
-
-def read_cells(path: Path = CELLS) -> list[ExpertCell]:
-    """The committed cells."""
-    return cells_of(ExpertCell, path)
+#: The committed cells.
+read_cells = functools.partial(cells_of, CELLS)
 
 
 def footprint_of(network: str) -> Footprint:
@@ -109,7 +96,7 @@ def footprint_of(network: str) -> Footprint:
     return Footprint(bits, bits, 16.0, 16.0)
 
 
-def beyond_cache(cell: ExpertCell) -> bool:
+def beyond_cache(cell: Cell) -> bool:
     """Whether the touched experts of a layer exceed the GPU's second-level cache, from which its table may have read them."""
     architecture = catalog.architecture(cell.network)
     sizes = int(architecture.num_experts), int(architecture.experts_per_token)
@@ -119,10 +106,10 @@ def beyond_cache(cell: ExpertCell) -> bool:
     return touched * matrices * bits / 8 > CACHE_BYTES[CATALOG[cell.gpu].system]
 
 
-def priced(cells: Sequence[ExpertCell]) -> dict[str, npt.NDArray[np.float64]]:
+def priced(cells: Sequence[Cell]) -> dict[str, npt.NDArray[np.float64]]:
     """Seconds of each cell by the model, "cell": its parts, and "total_s"."""
     times = {name: np.zeros(len(cells)) for name in (*PARTS, "total_s")}
-    for (network, gpu, engine), rows in by_key(cells, lambda cell: (cell.network, cell.gpu, cell.engine)).items():
+    for (network, gpu, engine), rows in by_key(cells, ("network", "gpu", "engine")).items():
         architecture, device = catalog.architecture(network), catalog.device(DEVICES[gpu], engine=engine)
         footprint = footprint_of(network)
         steps = [step_of(cells[i], footprint) for i in rows]
@@ -141,21 +128,17 @@ def priced(cells: Sequence[ExpertCell]) -> dict[str, npt.NDArray[np.float64]]:
     return times
 
 
-def expert_section(cells: Sequence[ExpertCell]) -> str:
+def page_section(cells: Sequence[Cell]) -> str:
     """The part of the page about mixtures on one GPU, in Markdown."""
     ours, beyond = priced(cells), np.array([beyond_cache(cell) for cell in cells])
-    lines = [_PAGE.format(bar=100 * BAR, largest=100 * LARGEST)]
-    for kind, rows in by_key(cells, lambda cell: (cell.phase, cell.network, cell.gpu, cell.engine)).items():
-        chosen = [cells[row] for row in rows]
-        error, experts, attention = (
-            ours[part][rows] / np.array([getattr(cell, part) for cell in chosen]) - 1
-            for part in ("total_s", "experts_s", "attention_s")
+    error, experts, attention = (errors_of(ours[part], cells, part) for part in ("total_s", "experts_s", "attention_s"))
+
+    def row(rows: list[int], of: Cell) -> str:
+        streamed = np.abs(error[rows])[beyond[rows]]
+        return (
+            f"{of.network} | {of.gpu} | {of.engine} | {of.phase} | {summary(cells, error, rows, BAR, LARGEST)} "
+            f"| {len(streamed)} | {marked(streamed, BAR, LARGEST)} "
+            f"| {100 * np.abs(experts[rows]).mean():.1f} % | {100 * np.abs(attention[rows]).mean():.1f} %"
         )
-        streamed = error[beyond[rows]]
-        phase, network, gpu, engine = kind
-        lines.append(
-            f"| {network} | {gpu} | {engine} | {phase} | {summary(chosen, error, BAR, LARGEST)} "
-            f"| {len(streamed)} | {marked(np.abs(streamed), BAR, LARGEST)} "
-            f"| {100 * np.abs(experts).mean():.1f} % | {100 * np.abs(attention).mean():.1f} % |"
-        )
-    return "\n".join([*lines, ""])
+
+    return section(_PAGE.format(bar=100 * BAR, largest=100 * LARGEST), cells, ("network", "gpu", "engine"), row)

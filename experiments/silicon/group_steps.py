@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.silicon.refit import CATALOG
-from experiments.silicon.steps import KV_FORMATS, by_key, cells_of, composed, package, step_of, summary
+from experiments.silicon.steps import Cell, Composed, by_key, cells_of, composed, errors_of, section, step_of, summary
 from hwmodels import Architecture, Device, catalog
 from hwmodels.network.operators.steps import StepShape, stack_steps
 from hwmodels.step.priced_steps import price_steps
 
-__all__ = ["CELLS", "GroupCell", "compose", "group_section", "priced", "read_cells"]
+__all__ = ["CELLS", "compose", "page_section", "priced", "read_cells"]
 
 CELLS = Path(__file__).with_suffix(".csv")
 #: The part of the page, with the heads of its table.
@@ -36,55 +36,32 @@ PROMPT_BATCHES, PROMPTS = (1, 4), (512, 2048, 8192)
 BAR = 0.08
 
 
-@dataclasses.dataclass(frozen=True)
-class GroupCell:
-    """One composed step; `tokens` is the context of a decode step, the prompt of a prefill."""
-
-    gpu: str
-    engine: str
-    devices: int
-    phase: str
-    batch: int
-    tokens: int
-    collectives_s: float
-    total_s: float
-
-
-def compose() -> list[GroupCell]:
-    """All cells from the package, 16-bit weights; what an engine cannot run there is left out.
-
-    Raises:
-        KernelTableError: the package is not installed.
-    """
-    built_of = package()
-    modes = dict.fromkeys(
-        ("gemm_quant_mode", "moe_quant_mode", "fmha_quant_mode", "kvcache_quant_mode"), KV_FORMATS[16]
-    )
-    cells = []
-    for gpu in GPUS:
-        for engine, version in CATALOG[gpu].versions.items():
-            for devices in DEVICES:
-                built = built_of(PATH, CATALOG[gpu].system, engine, version, tp_size=devices, **modes)
-                make = functools.partial(GroupCell, gpu, engine, devices)
-                cells += composed(make, built, (BATCHES, CONTEXTS, PROMPT_BATCHES, PROMPTS), _parts)
-    return cells
+def compose() -> list[Cell]:
+    """All cells from the package, 16-bit weights. Raises KernelTableError: the package is not installed."""
+    engines = [
+        Composed(
+            {"gpu": gpu, "engine": engine, "devices": devices},
+            PATH,
+            (BATCHES, CONTEXTS, PROMPT_BATCHES, PROMPTS),
+            {"tp_size": devices},
+        )
+        for gpu in GPUS
+        for engine in CATALOG[gpu].versions
+        for devices in DEVICES
+    ]
+    joined = lambda operators: sum(seconds for name, seconds in operators.items() if "_ar" in name)
+    return composed(engines, lambda one: {"collectives_s": joined(one), "total_s": sum(one.values())})
 
 
-def _parts(operators: Mapping[str, float]) -> dict[str, float]:
-    joined = sum(seconds for name, seconds in operators.items() if "_ar" in name)
-    return {"collectives_s": joined, "total_s": sum(operators.values())}
+#: The committed cells.
+read_cells = functools.partial(cells_of, CELLS)
 
 
-def read_cells(path: Path = CELLS) -> list[GroupCell]:
-    """The committed cells."""
-    return cells_of(GroupCell, path)
-
-
-def priced(cells: Sequence[GroupCell]) -> dict[str, npt.NDArray[np.float64]]:
+def priced(cells: Sequence[Cell]) -> dict[str, npt.NDArray[np.float64]]:
     """Seconds of each cell by the model, "cell": "total_s", and "collectives_s" in it."""
     architecture = catalog.architecture(NETWORK)
     times = {"total_s": np.zeros(len(cells)), "collectives_s": np.zeros(len(cells))}
-    for (gpu, engine), rows in by_key(cells, lambda cell: (cell.gpu, cell.engine)).items():
+    for (gpu, engine), rows in by_key(cells, ("gpu", "engine")).items():
         entry = catalog.grouped(catalog.device_entry(gpu, engine=engine), catalog.Parallelism(tensor=2), gpu)
         steps = stack_steps([step_of(cells[i]) for i in rows])
         counts = jnp.array([float(cells[i].devices) for i in rows])
@@ -106,18 +83,13 @@ def _times(
     return jax.vmap(one)(steps, counts)
 
 
-def group_section(cells: Sequence[GroupCell]) -> str:
+def page_section(cells: Sequence[Cell]) -> str:
     """The part of the page about several GPUs, in Markdown."""
     ours = priced(cells)
-    lines = [_PAGE]
-    for kind, rows in by_key(cells, lambda c: (c.phase, c.gpu, c.engine, c.devices)).items():
-        chosen = [cells[row] for row in rows]
-        error, joined = (
-            ours[part][rows] / np.array([getattr(cell, part) for cell in chosen]) - 1
-            for part in ("total_s", "collectives_s")
-        )
-        lines.append(
-            f"| {kind[1]} | {kind[2]} | {kind[0]} | {kind[3]} | {summary(chosen, error, BAR)} "
-            f"| {100 * np.abs(joined).mean():.1f} % |"
-        )
-    return "\n".join([*lines, ""])
+    error, joined = (errors_of(ours[part], cells, part) for part in ("total_s", "collectives_s"))
+
+    def row(rows: list[int], of: Cell) -> str:
+        labels = f"{of.gpu} | {of.engine} | {of.phase} | {of.devices}"
+        return f"{labels} | {summary(cells, error, rows, BAR)} | {100 * np.abs(joined[rows]).mean():.1f} %"
+
+    return section(_PAGE, cells, ("gpu", "engine", "devices"), row)

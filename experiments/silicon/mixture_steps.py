@@ -8,11 +8,10 @@ which it touches as many.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.silicon.refit import CATALOG
-from experiments.silicon.steps import by_key, cells_of, composed, package, step_of, summary
+from experiments.silicon.steps import Cell, Composed, by_key, cells_of, composed, errors_of, section, step_of, summary
 from hwmodels import Architecture, Device, Routing, catalog
 from hwmodels.analysis.calibration.kernel_tables import popularity_in_table
 from hwmodels.network.operators.steps import StepShape, stack_steps
 from hwmodels.step.priced_steps import price_steps
 
-__all__ = ["CELLS", "MixtureCell", "compose", "mixture_section", "priced", "read_cells"]
+__all__ = ["CELLS", "compose", "page_section", "priced", "read_cells"]
 
 CELLS = Path(__file__).with_suffix(".csv")
 #: The part of the page, with the heads of its table.
@@ -41,76 +40,47 @@ DISTRIBUTION = "power_law_1.2"
 BAR = 0.08
 
 
-@dataclasses.dataclass(frozen=True)
-class MixtureCell:
-    """One composed step; `tokens` is the context of a decode step, the prompt of a prefill.
-
-    Attributes:
-        experts: devices that hold whole experts.
-        experts_s: of routed experts alone, where the package says it.
-    """
-
-    network: str
-    gpu: str
-    engine: str
-    experts: int
-    phase: str
-    batch: int
-    tokens: int
-    experts_s: float
-    total_s: float
-
-
-def compose() -> list[MixtureCell]:
-    """All cells from the package, 16-bit weights; what an engine cannot run there is left out.
+def compose() -> list[Cell]:
+    """All cells from the package, 16-bit weights; `experts` of a cell: devices that hold whole experts.
 
     Raises:
         KernelTableError: the package is not installed.
     """
-    built_of = package()
-    modes = ("gemm_quant_mode", "moe_quant_mode", "fmha_quant_mode", "kvcache_quant_mode")
-    cells = []
-    for network, path in NETWORKS.items():
-        for gpu in GPUS:
-            for engine, version in CATALOG[gpu].versions.items():
-                for ways in EXPERT_WAYS:
-                    sizes = {"tp_size": TOGETHER, "moe_tp_size": TOGETHER // ways, "moe_ep_size": ways}
-                    try:
-                        sized = sizes | dict.fromkeys(modes, "bfloat16")
-                        built = built_of(path, CATALOG[gpu].system, engine, version, **sized)
-                    except (RuntimeError, ValueError, NotImplementedError):
-                        continue
-                    make = functools.partial(MixtureCell, network, gpu, engine, ways)
-                    cells += composed(make, built, (BATCHES, CONTEXTS, (1,), PROMPTS), _parts)
-    return cells
+    engines = [
+        Composed(
+            {"network": network, "gpu": gpu, "engine": engine, "experts": ways},
+            path,
+            (BATCHES, CONTEXTS, (1,), PROMPTS),
+            {"tp_size": TOGETHER, "moe_tp_size": TOGETHER // ways, "moe_ep_size": ways},
+        )
+        for network, path in NETWORKS.items()
+        for gpu in GPUS
+        for engine in CATALOG[gpu].versions
+        for ways in EXPERT_WAYS
+    ]
+    experts = lambda operators: sum(s for name, s in operators.items() if "_moe" in name and "dispatch" not in name)
+    return composed(engines, lambda one: {"experts_s": experts(one), "total_s": sum(one.values())})
 
 
-def _parts(operators: Mapping[str, float]) -> dict[str, float]:
-    experts = sum(seconds for name, seconds in operators.items() if "_moe" in name and "dispatch" not in name)
-    return {"experts_s": experts, "total_s": sum(operators.values())}
+#: The committed cells.
+read_cells = functools.partial(cells_of, CELLS)
 
 
-def read_cells(path: Path = CELLS) -> list[MixtureCell]:
-    """The committed cells."""
-    return cells_of(MixtureCell, path)
-
-
-def tokens_of(cell: Any) -> int:
+def tokens_of(cell: Cell) -> int:
     """New tokens of a cell's step, of all its sequences."""
     return cell.batch * (cell.tokens if cell.phase == "prefill" else 1)
 
 
-def routing_of(cell: Any, architecture: Architecture) -> Routing:
+def routing_of(cell: Cell, architecture: Architecture) -> Routing:
     """Popularity of experts under which independent tokens touch and load them as in the tables; leaves "expert"."""
     sizes = int(architecture.num_experts), int(architecture.experts_per_token)
     return Routing(popularity=jnp.asarray(popularity_in_table(DISTRIBUTION, tokens_of(cell), *sizes), jnp.float32))
 
 
-def priced(cells: Sequence[MixtureCell]) -> npt.NDArray[np.float64]:
+def priced(cells: Sequence[Cell]) -> npt.NDArray[np.float64]:
     """Seconds of each cell by the model, "cell"."""
     times = np.zeros(len(cells))
-    key = lambda cell: (cell.network, cell.gpu, cell.engine, cell.experts)
-    for (network, gpu, engine, ways), rows in by_key(cells, key).items():
+    for (network, gpu, engine, ways), rows in by_key(cells, ("network", "gpu", "engine", "experts")).items():
         architecture, parallelism = catalog.architecture(network), catalog.Parallelism(tensor=TOGETHER, expert=ways)
         device = catalog.grouped(catalog.device_entry(gpu, engine=engine), parallelism, gpu).device
         steps = [step_of(cells[i]) for i in rows]
@@ -126,7 +96,7 @@ class MixtureTimes(NamedTuple):
 
 
 def times_of(
-    device: Device, architecture: Architecture, steps: Sequence[StepShape], cells: Sequence[Any]
+    device: Device, architecture: Architecture, steps: Sequence[StepShape], cells: Sequence[Cell]
 ) -> MixtureTimes:
     """Times of the steps of cells with the tables' routing."""
     routing = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(routing_of(cell, architecture) for cell in cells))
@@ -144,13 +114,13 @@ def _times(
     return jax.vmap(one)(steps, routing)
 
 
-def mixture_section(cells: Sequence[MixtureCell]) -> str:
+def page_section(cells: Sequence[Cell]) -> str:
     """The part of the page about large mixtures, in Markdown."""
-    ours = priced(cells)
-    lines = [_PAGE.format(bar=100 * BAR, devices=TOGETHER)]
-    for kind, rows in by_key(cells, lambda c: (c.phase, c.network, c.gpu, c.engine, c.experts)).items():
-        chosen = [cells[row] for row in rows]
-        error = ours[rows] / np.array([cell.total_s for cell in chosen]) - 1
-        held = "whole" if kind[4] > 1 else "shared"
-        lines.append(f"| {kind[1]} | {kind[2]} | {kind[3]} | {held} | {kind[0]} | {summary(chosen, error, BAR)} |")
-    return "\n".join([*lines, ""])
+    error, head = errors_of(priced(cells), cells), _PAGE.format(bar=100 * BAR, devices=TOGETHER)
+
+    def row(rows: list[int], of: Cell) -> str:
+        held = "whole" if of.experts > 1 else "shared"
+        labels = f"{of.network} | {of.gpu} | {of.engine} | {held} | {of.phase}"
+        return f"{labels} | {summary(cells, error, rows, BAR)}"
+
+    return section(head, cells, ("network", "gpu", "engine", "experts"), row)

@@ -11,9 +11,10 @@ import dataclasses
 import functools
 import logging
 import math
+import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -30,21 +31,21 @@ from hwmodels.step.step_cost import step_cost
 __all__ = [
     "CELLS",
     "Cell",
+    "Composed",
     "by_key",
     "cells_of",
     "compose",
     "composed",
+    "errors_of",
     "marked",
-    "package",
     "priced",
     "read_cells",
-    "runs_of",
+    "section",
     "step_of",
     "summary",
+    "sums_by",
     "write_cells",
 ]
-
-C = TypeVar("C")
 
 CELLS = Path(__file__).with_name("steps.csv")
 SOURCE = "aiconfigurator-core 0.12.0 (Apache-2.0), one GPU, seconds"
@@ -66,82 +67,85 @@ _GROUP = 64
 KV_FORMATS = {16: "bfloat16", 8: "fp8"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Cell:
-    """One composed step; `tokens` is the context of a decode step, the prompt of a prefill."""
+class Cell(types.SimpleNamespace):
+    """One composed step: labels (GPU, engine, ...), phase, batch, tokens, and seconds of its parts.
 
-    gpu: str
-    engine: str
-    network: str
-    phase: str
-    kv_bits: int
-    batch: int
-    tokens: int
-    products_s: float
-    attention_s: float
-    rest_s: float
+    `tokens` is the context of a decode step, the prompt of a prefill; `total_s` is of the whole step.
+    """
 
-    @property
-    def total_s(self) -> float:
-        """Seconds of the whole step."""
-        return self.products_s + self.attention_s + self.rest_s
+    def __getattr__(self, name: str) -> Any:
+        # Files that have all parts of a step do not repeat their sum.
+        if name == "total_s":
+            return sum(seconds for part, seconds in vars(self).items() if part.endswith("_s"))
+        raise AttributeError(name)
+
+
+class Composed(NamedTuple):
+    """An engine of the package whose steps are composed.
+
+    Attributes:
+        labels: of its cells, "gpu" and "engine" among them.
+        path: of the network.
+        sizes: batches, contexts, batches of prompts, prompts; see `runs_of`.
+        settings: of the package; products, experts, attention and cache are in 16 bits unless it says otherwise.
+    """
+
+    labels: dict[str, Any]
+    path: str
+    sizes: tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]
+    settings: dict[str, Any]
+
+
+_SETTINGS = dict.fromkeys(("gemm_quant_mode", "moe_quant_mode", "fmha_quant_mode", "kvcache_quant_mode"), "bfloat16")
 
 
 def compose(gpus: Iterable[str] = tuple(CATALOG)) -> list[Cell]:
-    """All cells from the package, 16-bit weights; what an engine cannot run there is left out.
-
-    Raises:
-        KernelTableError: the package is not installed.
-    """
-    built_of = package()
-    cells = []
-    for gpu in gpus:
-        for engine, version in CATALOG[gpu].versions.items():
-            for network, path in NETWORKS.items():
-                for kv_bits, kv_format in KV_FORMATS.items():
-                    if kv_bits < 16 and network != _NARROW:
-                        continue
-                    modes = dict.fromkeys(("gemm_quant_mode", "moe_quant_mode", "fmha_quant_mode"), "bfloat16")
-                    try:
-                        built = built_of(
-                            path, CATALOG[gpu].system, engine, version, kvcache_quant_mode=kv_format, **modes
-                        )
-                    except (RuntimeError, ValueError, NotImplementedError):
-                        continue
-                    make = functools.partial(Cell, gpu, engine, network, kv_bits=kv_bits)
-                    sizes = BATCHES, CONTEXTS, PROMPT_BATCHES if kv_bits == 16 else (), PROMPTS
-                    cells += composed(make, built, sizes, _parts)
-    return cells
+    """All cells from the package, 16-bit weights. Raises KernelTableError: the package is not installed."""
+    engines = [
+        Composed(
+            {"gpu": gpu, "engine": engine, "network": network, "kv_bits": kv_bits},
+            path,
+            (BATCHES, CONTEXTS, PROMPT_BATCHES if kv_bits == 16 else (), PROMPTS),
+            {"kvcache_quant_mode": kv_format},
+        )
+        for gpu in gpus
+        for engine in CATALOG[gpu].versions
+        for network, path in NETWORKS.items()
+        for kv_bits, kv_format in KV_FORMATS.items()
+        if kv_bits == 16 or network == _NARROW
+    ]
+    return composed(engines, functools.partial(sums_by, {"gemm": "products_s", "attention": "attention_s"}))
 
 
-def _parts(operators: Mapping[str, float]) -> dict[str, float]:
-    parts: dict[str, float] = dict.fromkeys(("products_s", "attention_s", "rest_s"), 0.0)
+def sums_by(ends: Mapping[str, str], operators: Mapping[str, float]) -> dict[str, float]:
+    """Seconds by part. Args: ends: of operators' names -> part; all others are "rest_s"."""
+    parts = dict.fromkeys((*ends.values(), "rest_s"), 0.0)
     for name, seconds in operators.items():
-        part = "attention_s" if name.endswith("attention") else "products_s" if name.endswith("gemm") else "rest_s"
-        parts[part] += seconds
+        parts[next((part for end, part in ends.items() if name.endswith(end)), "rest_s")] += seconds
     return parts
 
 
-def composed(
-    make: Callable[..., C],
-    built: Any,
-    sizes: Sequence[Sequence[int]],
-    parts: Callable[[Mapping[str, float]], Mapping[str, float]],
-) -> list[C]:
-    """A cell for each step of an engine of the package; steps where its tables end are left out.
+def composed(engines: Iterable[Composed], parts: Callable[[Mapping[str, float]], Mapping[str, float]]) -> list[Cell]:
+    """A cell for each step of engines of the package; what an engine cannot run, and steps where its tables end, are left out.
 
     Args:
-        make: from phase, batch, tokens and parts to a cell.
-        sizes: batches, contexts, batches of prompts, prompts; see `runs_of`.
         parts: from seconds by operator.
+    Raises:
+        KernelTableError: the package is not installed.
     """
-    cells = []
-    for phase, batch, tokens, run in runs_of(built, *sizes):
+    built_of, cells = package(), []
+    for labels, path, sizes, settings in engines:
+        system, engine = CATALOG[labels["gpu"]], labels["engine"]
         try:
-            operators = run()
-        except Exception:  # the package raises its own kinds where its tables end
+            built = built_of(path, system.system, engine, system.versions[engine], **_SETTINGS | settings)
+        except (RuntimeError, ValueError, NotImplementedError):
             continue
-        cells.append(make(phase=phase, batch=batch, tokens=tokens, **parts(operators)))
+        for phase, batch, tokens, run in runs_of(built, *sizes):
+            try:
+                operators = run()
+            except Exception:  # the package raises its own kinds where its tables end
+                continue
+            cells.append(Cell(**labels, phase=phase, batch=batch, tokens=tokens, **parts(operators)))
     return cells
 
 
@@ -183,38 +187,63 @@ def _seconds(operators: Sequence[Any]) -> dict[str, float]:
     return seconds
 
 
-def write_cells(cells: Sequence[Any]) -> str:
-    """The file's text: one cell, a dataclass of words and numbers, per line; five digits."""
-    names = [field.name for field in dataclasses.fields(cells[0])]
+def write_cells(cells: Sequence[Cell]) -> str:
+    """The file's text: one cell per line; five digits."""
     shown = lambda value: f"{value:.5g}" if isinstance(value, float) else str(value)
-    return "\n".join([",".join(names), *(",".join(shown(getattr(cell, name)) for name in names) for cell in cells), ""])
+    return "\n".join([",".join(vars(cells[0])), *(",".join(map(shown, vars(cell).values())) for cell in cells), ""])
 
 
-def cells_of(kind: type[C], path: Path) -> list[C]:
-    """The cells of a file that `write_cells` wrote, each of a kind."""
-    kinds = {"str": str, "int": int, "float": float}
-    types = {field.name: kinds[str(field.type)] for field in dataclasses.fields(cast(Any, kind))}
+def cells_of(path: Path) -> list[Cell]:
+    """The cells of a file that `write_cells` wrote."""
     lines = (line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
-    return [kind(**{name: types[name](value) for name, value in row.items()}) for row in csv.DictReader(lines)]
+    return [Cell(**{name: _value(text) for name, text in row.items()}) for row in csv.DictReader(lines)]
 
 
-def read_cells(path: Path = CELLS) -> list[Cell]:
-    """The committed cells."""
-    return cells_of(Cell, path)
+def _value(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
-def step_of(cell: Any, footprint: Footprint | None = None) -> StepShape:
+#: The committed cells.
+read_cells = functools.partial(cells_of, CELLS)
+
+
+def step_of(cell: Cell, footprint: Footprint | None = None) -> StepShape:
     """The step of a cell; 16 bits unless a footprint is given."""
     prefill = cell.phase == "prefill"
     workload = Workload(batch=cell.batch, context_tokens=0.0 if prefill else cell.tokens, prompt_tokens=cell.tokens)
     return (prefill_step if prefill else decode_step)(workload, footprint=footprint or uniform_footprint(16.0))
 
 
-def summary(cells: Sequence[Any], error: npt.NDArray[np.float64], bar: float, largest: float = math.inf) -> str:
-    """Cells of a table's row: how many steps, mean and largest error, bold beyond their bars, where that is, and the bias."""
-    size = np.abs(error)
-    worst = cells[int(size.argmax())]
-    return f"{len(error)} | {marked(size, bar, largest)} | {worst.batch}, {worst.tokens} | {100 * error.mean():+.1f} %"
+def section(head: str, cells: Sequence[Cell], labels: Sequence[str], row: Callable[[list[int], Cell], str]) -> str:
+    """A part of the page in Markdown: its head, and a line for each phase and labels.
+
+    Args:
+        row: from places of a line's cells and the first of them to the line.
+    """
+    lines = [row(rows, cells[rows[0]]) for rows in by_key(cells, ("phase", *labels)).values()]
+    return "\n".join([head, *(f"| {line} |" for line in lines), ""])
+
+
+def errors_of(
+    seconds: npt.NDArray[np.float64], cells: Sequence[Cell], part: str = "total_s"
+) -> npt.NDArray[np.float64]:
+    """Relative errors of the model's seconds of a part, "cell"."""
+    return seconds / np.array([getattr(cell, part) for cell in cells]) - 1
+
+
+def summary(
+    cells: Sequence[Cell], error: npt.NDArray[np.float64], rows: list[int], bar: float, largest: float = math.inf
+) -> str:
+    """Of some cells how many steps, mean and largest error, bold beyond their bars, where that is, and the bias."""
+    size = np.abs(error[rows])
+    worst = cells[rows[int(size.argmax())]]
+    bias = f"{100 * error[rows].mean():+.1f} %"
+    return f"{len(rows)} | {marked(size, bar, largest)} | {worst.batch}, {worst.tokens} | {bias}"
 
 
 def marked(size: npt.NDArray[np.float64], bar: float, largest: float = math.inf) -> str:
@@ -223,11 +252,11 @@ def marked(size: npt.NDArray[np.float64], bar: float, largest: float = math.inf)
     return " | ".join(f"**{text}**" if value > most else text for value, text, most in shown)
 
 
-def by_key(cells: Sequence[C], key: Callable[[C], tuple[Any, ...]]) -> dict[tuple[Any, ...], list[int]]:
-    """Places of the cells of each key, in the order of the keys."""
+def by_key(cells: Sequence[Cell], labels: Sequence[str]) -> dict[tuple[Any, ...], list[int]]:
+    """Places of the cells that have the same of several labels, in their order."""
     places: dict[tuple[Any, ...], list[int]] = {}
     for place, cell in enumerate(cells):
-        places.setdefault(key(cell), []).append(place)
+        places.setdefault(tuple(getattr(cell, label) for label in labels), []).append(place)
     return dict(sorted(places.items()))
 
 
@@ -240,7 +269,7 @@ def priced(cells: Sequence[Cell], *, measured: bool = True) -> dict[str, npt.NDA
     """
     names = ("products_s", "attention_s", "rest_s")
     times = {name: np.zeros(len(cells)) for name in names}
-    for (gpu, engine, network), indices in by_key(cells, lambda cell: (cell.gpu, cell.engine, cell.network)).items():
+    for (gpu, engine, network), indices in by_key(cells, ("gpu", "engine", "network")).items():
         device = catalog.device(DEVICES[gpu], engine=engine)
         if not measured:
             memory = dataclasses.replace(device.memory, efficiency=1.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Literal, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from experiments.silicon.steps import DEVICES, SOURCE, Cell, by_key, priced
+from experiments.silicon.steps import DEVICES, SOURCE, Cell, by_key, cells_of, errors_of, priced
 from hwmodels import Architecture, Device, catalog
 
 __all__ = [
@@ -137,11 +136,7 @@ def write_peer(answers: Mapping[PeerKey, float]) -> str:
 
 def read_peer(path: Path = PEER_CELLS) -> dict[PeerKey, float]:
     """The committed seconds."""
-    lines = (line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
-    return {
-        (row["gpu"], row["network"], row["phase"], int(row["batch"]), int(row["tokens"])): float(row["genz_s"])
-        for row in csv.DictReader(lines)
-    }
+    return {_key(cell): cell.genz_s for cell in cells_of(path)}
 
 
 def peer_errors(cells: Sequence[Cell], peer: Mapping[PeerKey, float]) -> tuple[float | None, float | None]:
@@ -202,11 +197,10 @@ def step_errors(
         peer: seconds of GenZ, see `genz_step`; groups that it has no cells of have no errors of it.
     """
     ours, bare = priced(cells), priced(cells, measured=False)
-    measured = lambda name: np.array([getattr(cell, name) for cell in cells])
-    error = {name: ours[name] / measured(name) - 1 for name in ("total_s", "products_s", "attention_s", "rest_s")}
-    plain = bare["total_s"] / measured("total_s") - 1
+    error = {name: errors_of(ours[name], cells, name) for name in ("total_s", "products_s", "attention_s", "rest_s")}
+    plain = errors_of(bare["total_s"], cells)
     errors = []
-    groups = by_key(cells, lambda cell: (cell.gpu, cell.engine, cell.phase, cell.kv_bits))
+    groups = by_key(cells, ("gpu", "engine", "phase", "kv_bits"))
     for key, rows in sorted(groups.items(), key=lambda item: (item[0][2], item[0][0], item[0][1], -item[0][3])):
         total = error["total_s"][rows]
         size = lambda name, rows=rows: float(np.abs(error[name][rows]).mean())

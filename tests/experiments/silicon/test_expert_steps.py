@@ -46,7 +46,7 @@ def test_a_row_by_hand(cells):
     beyond = np.array([expert_steps.beyond_cache(cell) for cell in few])
     error, experts = errors(few), errors(few, "experts_s")
     assert 0 < beyond.sum() < len(few)
-    row = [cell.strip(" *") for cell in expert_steps.expert_section(few).splitlines()[-1].strip("|").split("|")]
+    row = [cell.strip(" *") for cell in expert_steps.page_section(few).splitlines()[-1].strip("|").split("|")]
     percent = lambda values: f"{100 * values:.1f} %"
     assert row[5:7] == [percent(np.abs(error).mean()), percent(np.abs(error).max())]
     assert row[9:12] == [

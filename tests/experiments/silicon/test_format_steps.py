@@ -20,7 +20,7 @@ def test_fp8_steps_keep_to_the_bars():
         assert sizes.mean() <= format_steps.BAR
         assert sizes.max() <= format_steps.LARGEST
     decoding = [cell for cell in chosen if cell.phase == "decode"]
-    section = format_steps.format_section(decoding)
+    section = format_steps.page_section(decoding)
     mean = np.abs(error[[cell.phase == "decode" for cell in chosen]]).mean()
     assert f"| b200-sxm | sglang | fp8 | decode | 27 | {100 * mean:.1f} %" in section
     assert section.count("\n| b200-sxm") == 1

@@ -36,6 +36,6 @@ def test_experts_held_whole_keep_to_the_bar(cells, engine):
             rows = [c.phase == phase and c.experts == ways for c in chosen]
             assert np.abs(error[rows]).mean() <= mixture_steps.BAR
             assert np.abs(error[rows]).max() <= 0.15
-    section = mixture_steps.mixture_section([c for c in chosen if c.phase == "prefill"])
+    section = mixture_steps.page_section([c for c in chosen if c.phase == "prefill"])
     mean = np.abs(error[[c.phase == "prefill" and c.experts == 8 for c in chosen]]).mean()
     assert f"| qwen3-235b-a22b | h200-sxm | {engine} | whole | prefill | 3 | {100 * mean:.1f} %" in section

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -101,24 +102,24 @@ class Calibrated:
     #: Formats of products that another version of an engine was measured in: engine -> {format: version}.
     more: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
     #: Formats that are not fitted: engine -> names.
-    without: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    without: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     #: Formats whose products take tiles by rows alone (`hwmodels.compute.gpu`), and their largest rows: those where
     #: held-out shapes err less than with a library's choice. Not the B200's, whose whole steps err more.
-    dispatched: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    dispatched: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     largest_rows: float = DISPATCHED_ROWS[1]
     #: Formats fitted without matrices that the measurement may have found in the cache (`cached_weights`): those where such a
     #: fit describes these matrices as well at 512 rows and more, where no cache matters, and 90 of 224 matrices are left.
-    streamed: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    streamed: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     #: Formats fitted without those *rows* by such matrices that take memory longer than arithmetic (`rows_from_cache`): where
     #: the fit without whole matrices misses them at many rows.
-    streamed_rows: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    streamed_rows: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     #: Formats measured without a CUDA graph, so that the host's time is in the table (`hwmodels.compute.gpu`).
-    without_graph: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    without_graph: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     #: Formats whose operands are read again where neither fits into the cache (`hwmodels.compute.gpu`).
-    rereads: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    rereads: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     #: Formats of keys and values whose decoding attention is limited by single multiprocessors too (`block_time` of
     #: `hwmodels.compute.gpu_attention`): those where held-out rows then err by 0.2 points less, and whole steps no more.
-    blocks: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    blocks: dict[str, list[str]] = dataclasses.field(default_factory=dict)
 
     def formats(self, engine: str, root: str | Path | None = None) -> dict[str, str]:
         """Formats of an engine's products -> the version that they are measured with. Raises KernelTableError."""
@@ -127,58 +128,13 @@ class Calibrated:
         return dict.fromkeys(held, self.versions[engine]) | self.more.get(engine, {})
 
 
-_HOPPER = {"vllm": ("fp8",), "sglang": ("fp8", "fp8_block"), "trtllm": ("fp8_block",)}
-_HOPPER_STREAMED = {"trtllm": ("fp8", "fp8_block"), "sglang": ("fp8", "fp8_block")}
-#: Source: `collector/vllm/collect_gemm.py` of github.com/ai-dynamo/aiconfigurator.
-_NO_GRAPH = {"vllm": ("fp8_block",)}
-_VERSIONS = {"trtllm": "1.3.0rc20", "vllm": "0.24.0", "sglang": "0.5.14"}
+#: Rows of `catalog.toml`.
+ROWS = tomllib.loads(Path(__file__).with_name("catalog.toml").read_text(encoding="utf-8"))
 
 #: Folders of the catalog.
 CATALOG: dict[str, Calibrated] = {
-    "a100-sxm": Calibrated(
-        "a100_sxm",
-        {"trtllm": "1.0.0", "vllm": "0.14.0", "sglang": "0.5.10"},
-        streamed={"trtllm": ("sq",)},
-        blocks={"vllm": ("bfloat16",), "sglang": ("bfloat16",)},
-    ),
-    "h100-sxm": Calibrated(
-        "h100_sxm",
-        _VERSIONS,
-        {"sglang": {"int8_wo": "0.5.6.post2"}},
-        dispatched=_HOPPER,
-        streamed=_HOPPER_STREAMED,
-        without_graph=_NO_GRAPH,
-    ),
-    "h200-sxm": Calibrated(
-        "h200_sxm", _VERSIONS, dispatched=_HOPPER, streamed=_HOPPER_STREAMED, without_graph=_NO_GRAPH
-    ),
-    "l40s": Calibrated(
-        "l40s",
-        _VERSIONS,
-        dispatched={"vllm": ("fp8",)},
-        largest_rows=DISPATCHED_ROWS[0],
-        streamed={"sglang": ("fp8",)},
-        streamed_rows={"vllm": ("fp8",), "trtllm": ("fp8",)},
-        without_graph=_NO_GRAPH,
-        blocks={"trtllm": ("fp8",)},
-    ),
-    # vLLM's blocks take 0.18 ms for each product there, of any size at few tokens: another kernel than a user's would be.
-    "b200-sxm": Calibrated(
-        "b200_sxm",
-        _VERSIONS,
-        without={"vllm": ("fp8_block",)},
-        streamed={"trtllm": ("fp8",), "vllm": ("fp8",), "sglang": ("fp8", "fp8_block")},
-        rereads={"vllm": ("fp8",), "sglang": ("fp8", "fp8_block")},
-        blocks={"vllm": ("bfloat16", "fp8")},
-    ),
-    "rtx-pro-6000": Calibrated(
-        "rtx_pro_6000_server",
-        _VERSIONS,
-        dispatched={"trtllm": ("fp8_block",)},
-        largest_rows=DISPATCHED_ROWS[0],
-        streamed={"vllm": ("fp8",)},
-        blocks={"trtllm": ("fp8",)},
-    ),
+    gpu: Calibrated(**{column: value for column, value in row.items() if column != "experts"})
+    for gpu, row in ROWS.items()
 }
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Array, Float
 
+from experiments.silicon.refit import ROWS
 from hwmodels.analysis.calibration.experts import (
     CACHE_BYTES,
     LEAST_INNER_SIZE,
@@ -376,51 +377,13 @@ class ExpertSource(NamedTuple):
     read_bits: float = 0.0
 
 
-_TRTLLM = {"bfloat16": ExpertSource("trtllm", "1.3.0rc20")}
-_INT4 = {"int4_wo": ExpertSource("sglang", "0.5.10")}
-_HOPPER = _TRTLLM | _INT4
-_AMPERE = {"bfloat16": ExpertSource("sglang", "0.5.10")} | _INT4
-_OWN = {"bfloat16": ExpertSource("vllm", "0.24.0")}
-#: Tables that mix kernels: most networks run FlashInfer's of TensorRT-LLM, others CUTLASS' (vLLM) or Triton's (SGLang).
-_OWN_MAIN = {"bfloat16": ExpertSource("vllm", "0.24.0", main_kernel=True)}
-_SGLANG_MAIN = {"bfloat16": ExpertSource("sglang", "0.5.14", main_kernel=True)}
-
-#: MXFP4 as gpt-oss has it; vLLM and SGLang run that of other networks by another kernel.
-_MXFP4 = "w4a16_mxfp4"
-_VLLM_MXFP4 = {_MXFP4: ExpertSource("vllm", "0.24.0", main_kernel=True)}
-_TRTLLM_MXFP4 = {_MXFP4: ExpertSource("trtllm", "1.3.0rc20")}
-#: Rows of one network are too few to fit to.
-_LENT_MXFP4 = {_MXFP4: ExpertSource("trtllm", "1.3.0rc20", lent_by=("h200-sxm", "trtllm", _MXFP4))}
-_SGLANG_MXFP4 = {_MXFP4: ExpertSource("sglang", "0.5.14", main_kernel=True)}
-
-
-def _expanded(gpu: str) -> dict[str, ExpertSource]:
-    """SGLang's Triton kernel: it takes as long as reading 16 bits per weight does, 4.2 times the roofline at 4.25 bits."""
-    return {_MXFP4: ExpertSource("sglang", "0.5.14", True, (gpu, "sglang", "bfloat16"), 16.0)}
-
-
-#: The tables of a file's experts: GPU -> engine -> {format: source}. An engine's own where it has rows enough and its
-#: held-out error is within `LARGEST_HELD_OUT_ERROR`, otherwise those of another: tiles of SGLang depend on whether somebody
-#: tuned them for a network's sizes, which no six numbers follow. Where no other's is nearer, its own all the same.
+#: The tables of a file's experts: GPU -> engine -> {format: source}.
 EXPERTS: dict[str, dict[str, dict[str, ExpertSource]]] = {
-    "a100-sxm": {"trtllm": _AMPERE, "vllm": _AMPERE, "sglang": _AMPERE},
-    "b200-sxm": {
-        "trtllm": _TRTLLM | _VLLM_MXFP4,
-        "vllm": _OWN_MAIN | _VLLM_MXFP4,
-        "sglang": _SGLANG_MAIN | _VLLM_MXFP4,
-    },
-    "h100-sxm": {
-        "trtllm": _HOPPER | _LENT_MXFP4,
-        "vllm": _HOPPER | _OWN | _VLLM_MXFP4,
-        "sglang": _HOPPER | _expanded("h100-sxm"),
-    },
-    "h200-sxm": {
-        "trtllm": _HOPPER | _TRTLLM_MXFP4,
-        "vllm": _HOPPER | _OWN | _VLLM_MXFP4,
-        "sglang": _HOPPER | _expanded("h200-sxm"),
-    },
-    "l40s": {"trtllm": _TRTLLM, "vllm": _OWN | _VLLM_MXFP4, "sglang": _TRTLLM | _expanded("l40s")},
-    "rtx-pro-6000": {"trtllm": _TRTLLM, "vllm": _OWN | _VLLM_MXFP4, "sglang": _SGLANG_MAIN | _SGLANG_MXFP4},
+    gpu: {
+        engine: {kind: ExpertSource(**source) for kind, source in formats.items()}
+        for engine, formats in row["experts"].items()
+    }
+    for gpu, row in ROWS.items()
 }
 
 

@@ -1,8 +1,8 @@
 """Declaration of a paper: its tables, their models, fitted numbers, choices, doubts and simplest predictors.
 
 A paper is a folder `experiments/papers/<name>/` with `paper.py`, which defines `PAPER`, `data/<name>_<table>.csv`, the
-printed numbers, `tables.toml` and `statements.toml`, the words of both, and `details.toml`, how numbers beside the tables are
-printed. Command line, JSON, printing, verdicts and the figure of errors are written once, in this package.
+printed numbers, `tables.toml`, `statements.toml` and `figures.toml`, their words, and `details.toml`, how numbers beside the
+tables are printed. Command line, JSON, printing, verdicts and the figure of errors are written once, in this package.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any, Literal
 
 import numpy as np
 from matplotlib.figure import Figure
+
+from jaxspec.report.figure_style import new_figure
 
 __all__ = [
     "CAUSES",
@@ -42,6 +44,7 @@ __all__ = [
     "detail",
     "each",
     "missed_statements",
+    "paper_figure",
     "predictions",
     "printed_cells",
     "printed_table",
@@ -453,6 +456,13 @@ def statement(folder: Path, key: str, ours: str, holds: Any, **numbers: Any) -> 
     words = _words(folder / "statements.toml")[key]
     status = words.get("status", "predicted")
     return Statement(words["where"], words["says"].format(**numbers), ours, bool(holds), status)
+
+
+def paper_figure(folder: Path, name: str, **numbers: Any) -> Figure:
+    """An empty figure whose title and subtitle are in `figures.toml` of the paper's folder, with these numbers in them."""
+    words = _words(folder / "figures.toml")[name]
+    title, subtitle = (words[key].format(**numbers) for key in ("title", "subtitle"))
+    return new_figure(title, subtitle, height_inches=words["height_inches"])
 
 
 def statements_detail(find: Callable[[Any], Iterable[Statement]]) -> Detail:

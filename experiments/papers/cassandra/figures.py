@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,8 @@ from matplotlib.figure import Figure
 from experiments.papers.cassandra import capacity
 from experiments.papers.cassandra.area_power import printed_value
 from experiments.papers.cassandra.speedups import BENCHMARKS, DEVICES, FROZEN, METHODS, MODELS, PRUNED_CODED, speedups
-from jaxspec.report.figure_style import BLUE, GREEN, INK, ORANGE, SKY, VERMILLION, new_figure, styled
+from experiments.reproduce.paper import paper_figure
+from jaxspec.report.figure_style import BLUE, GREEN, INK, ORANGE, SKY, VERMILLION, styled
 
 __all__ = ["capacity_figure", "speedup_figure", "trade_off_figure"]
 
@@ -18,15 +21,13 @@ _COLOURS = {"VP": ORANGE, "MT": GREEN, "VP+MT": BLUE}
 _NAMES = {"VP": "pruning alone", "MT": "truncation alone", "VP+MT": "both"}
 
 
+_figure = functools.partial(paper_figure, Path(__file__).parent)
+
+
 @styled
 def trade_off_figure(measured: dict[str, Any]) -> Figure:
     """Fig. 7 (a): acceptance against compression."""
-    figure = new_figure(
-        "Pruning and truncation together",
-        "Accepted fraction of 5 drafted tokens of hard drafts of the embedded network, measured, against 16 bits over the bits "
-        "per weight that a draft step reads. Line: drafts with both that no other of fewer bits beats.",
-        height_inches=3.6,
-    )
+    figure = _figure("trade_off")
     axes = figure.subplots()
     for name, rows in measured["drafts"].items():
         x, y = ([row[key] for row in rows] for key in ("compression", "alpha_fraction"))
@@ -45,12 +46,7 @@ def speedup_figure() -> Figure:
     """Fig. 12: one panel per device and method; bars by benchmark and model, the alternative as a mark."""
     speedup, coded = speedups(FROZEN).speedup, speedups(PRUNED_CODED).speedup
     low, high = (printed_value("claims", claim_id=claim) for claim in ("CAS002", "CAS001"))
-    figure = new_figure(
-        "Speedups over BFloat16",
-        "Bars: predicted from Table IV, nothing fitted, pruned values raw. Marks: pruned values coded. Lines: the range that "
-        "the paper states.",
-        height_inches=5.2,
-    )
+    figure = _figure("speedup")
     axes = figure.subplots(len(METHODS), len(DEVICES), sharey=True, sharex=True)
     places = np.arange(len(BENCHMARKS))
     for column, device in enumerate(DEVICES):
@@ -72,11 +68,7 @@ def speedup_figure() -> Figure:
 @styled
 def capacity_figure() -> Figure:
     """Fig. 14: both ratios at the budget that suits each reading best."""
-    figure = new_figure(
-        "Tokens within a memory budget",
-        "Over a separate Llama 3 draft and over Eagle-3, at the budget that suits each reading best. Cross: printed.",
-        height_inches=3.4,
-    )
+    figure = _figure("capacity")
     axes = figure.subplots()
     for draft, colour in zip(capacity.DRAFTS, (ORANGE, BLUE), strict=True):
         ratios = np.array([reading.ratios for reading in capacity.readings() if reading.draft == draft])

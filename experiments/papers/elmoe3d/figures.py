@@ -6,6 +6,7 @@ Autoregressive decoding of the targets on the paper's other accelerators, which 
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -34,11 +35,12 @@ from experiments.papers.elmoe3d.printed import (
 )
 from experiments.papers.elmoe3d.results import FITTED_HALF, Solved
 from experiments.papers.elmoe3d.steps import targets
+from experiments.reproduce.paper import paper_figure
 from hwmodels import EXPERT_OPERATORS, KINDS, OPERATORS, catalog, step_cost, step_operators, touched_experts
 from hwmodels.network.architecture import EXPERT_MATRICES
 from hwmodels.network.operators import StepShape
 from hwmodels.step.capacity import held_bytes
-from jaxspec.report.figure_style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION, new_figure, styled
+from jaxspec.report.figure_style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION, styled
 
 __all__ = [
     "baseline_speedups",
@@ -58,15 +60,13 @@ _GIGA, _MILLI = 1e9, 1e-3
 _QWEN = next(iter(MODELS))
 
 
+_figure = functools.partial(paper_figure, Path(__file__).parent)
+
+
 @styled
 def intensity_figure(solved: Solved) -> Figure:
     """Fig. 4: arithmetic intensity of dense layers and experts; experts of a verification, and what EAGLE gains by it."""
-    figure = new_figure(
-        "Mixture of experts and speculation do not fit",
-        "Left: operations per byte of weights, DeepSeek-V2-Lite. Middle: experts of a layer that one step touches, "
-        "GLM-4.7-Flash, by the fitted routing. Right: EAGLE3 with 8 GB; lines from the model, fitted to these dots.",
-        height_inches=3.6,
-    )
+    figure = _figure("intensity")
     intensity, touched, speedup = figure.subplots(1, 3)
     batches = np.array([1, 2, 4, 8, 16, 32, 64])
     model, is_expert = "DeepSeek-V2-Lite", np.isin(OPERATORS, EXPERT_OPERATORS)
@@ -113,12 +113,7 @@ def intensity_figure(solved: Solved) -> Figure:
 @styled
 def roofline_figure() -> Figure:
     """Fig. 9 (b): rooflines of both memories, with all PEs and with a quarter of them."""
-    figure = new_figure(
-        "Coupled and decoupled memory",
-        "Rooflines of the 8 GB chip at 8-bit weights. Idle PEs take bandwidth of the hybrid-bonded memory along, "
-        "none of the external one.",
-        height_inches=3.4,
-    )
+    figure = _figure("roofline")
     axes = figure.subplots()
     bonded, _ = devices(FITTED_HALF)
     intensity = np.geomspace(1, 1e5, 200)
@@ -167,12 +162,7 @@ def _parts_gb(model: str, batch: int) -> dict[str, float]:
 @styled
 def mapping_figure(solved: Solved) -> Figure:
     """Fig. 12: what lies in HB memory by method, and accepted tokens, draft and verification times. Qwen3, batch 16, 8 GB."""
-    figure = new_figure(
-        "Hybrid-bonded memory and cycles by method",
-        "Qwen3-30B-A3B, MT-Bench, batch 16, 8 GB, from the model fitted to this half. Accepted tokens follow from the "
-        "printed acceptance.",
-        height_inches=3.9,
-    )
+    figure = _figure("mapping")
     memory, cycle = figure.subplots(1, 2)
     row, column, half = list(MODELS).index(_QWEN), BATCHES.index(16), solved.halves[FITTED_HALF]
     parts, expert = _parts_gb(_QWEN, 16), _expert_gb(_QWEN)
@@ -215,11 +205,7 @@ def _expert_gb(model: str) -> float:
 @styled
 def latency_figure(solved: Solved) -> Figure:
     """Fig. 13: drafting and verification by batch, with 4 and 8 GB. Qwen3, MT-Bench."""
-    figure = new_figure(
-        "Draft and verification latency",
-        "Qwen3-30B-A3B, MT-Bench. Ten draft steps and one verification; the 8 GB half is fitted, the 4 GB half predicted.",
-        height_inches=5.4,
-    )
+    figure = _figure("latency")
     axes = figure.subplots(2, 2, sharex=True, sharey="row")
     row = list(MODELS).index(_QWEN)
     for column, gb in enumerate(sorted(CAPACITIES)):
@@ -246,12 +232,7 @@ def latency_figure(solved: Solved) -> Figure:
 @styled
 def table_figure(solved: Solved) -> Figure:
     """Table 3: model over printed speedups of both halves."""
-    figure = new_figure(
-        "Table 3: the model and the printed speedups",
-        "Left: 8 GB, to which sixteen numbers are fitted. Right: 4 GB, predicted. Dots: autoregressive decoding; "
-        "crosses: speculation.",
-        height_inches=3.8,
-    )
+    figure = _figure("table")
     for axes, gb in zip(figure.subplots(1, 2), CAPACITIES, strict=True):
         printed, half = table_three(gb), solved.halves[gb]
         for place, (method, colour) in enumerate(METHOD_COLOURS.items()):
@@ -275,12 +256,7 @@ _COLOURS = dict(zip(MODELS, (BLUE, GREEN, ORANGE, PURPLE), strict=True))
 @styled
 def platform_figure(solved: Solved) -> Figure:
     """Fig. 14, MT-Bench alone: speedup over the xPU by target, platform and batch."""
-    figure = new_figure(
-        "Speedup over the xPU, MT-Bench, 8 GB",
-        "Dashed: autoregressive decoding; solid: speculation. The chip with Elastic-SD and the bonded xPU with EAGLE3 are "
-        "the model fitted to Table 3 (dots: printed); memories that compute are predicted, autoregressive decoding alone.",
-        height_inches=5.6,
-    )
+    figure = _figure("platform")
     others = baseline_speedups()
     for axes, (row, model) in zip(figure.subplots(2, 2).ravel(), enumerate(MODELS), strict=True):
         half, printed = solved.halves[FITTED_HALF], table_three(FITTED_HALF)
@@ -300,12 +276,7 @@ def platform_figure(solved: Solved) -> Figure:
 @styled
 def energy_figure(solved: Solved) -> Figure:
     """Fig. 15: energy per token by component, over Elastic-SD's sum."""
-    figure = new_figure(
-        "Energy per token, MT-Bench, 8 GB",
-        "Left bar: the xPU; right bar: Elastic-SD in its faster mode (dot: speculation), whose energy is 1. Energies of "
-        "accesses are printed; arithmetic, communication and static power are assumed.",
-        height_inches=4.0,
-    )
+    figure = _figure("energy")
     half = solved.halves[FITTED_HALF]
     base, ours = baseline_energy(half), best_mode_energy(half)
     for axes, (row, model) in zip(figure.subplots(1, 4, sharey=True), enumerate(MODELS), strict=True):
@@ -329,12 +300,7 @@ def energy_figure(solved: Solved) -> Figure:
 @styled
 def locality_figure(solved: Solved) -> Figure:
     """Fig. 16: misses by batch and target, and experts that tokens of one request and of several touch."""
-    figure = new_figure(
-        "Locality of experts",
-        "By the numbers fitted to Table 3. Left: misses with a third of all experts cached, by batch; dashed while decoding, "
-        "solid while speculating. Right: experts of GLM-4.7-Flash touched by tokens of one request and of as many requests.",
-        height_inches=3.6,
-    )
+    figure = _figure("locality")
     misses, unique = figure.subplots(1, 2)
     fitted = solved.fit.fitted
     batches = np.geomspace(1, 16, 30)

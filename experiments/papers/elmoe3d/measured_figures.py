@@ -9,6 +9,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -18,6 +19,7 @@ from jaxtyping import Array, Float, Int
 from matplotlib.figure import Figure
 
 from experiments.intervals import bootstrap
+from experiments.reproduce.paper import paper_figure
 from hwmodels.networks import ExpertSizes
 from jaxspec.compress.expert_pool import PoolSizes
 from jaxspec.compress.kv import stored_kv
@@ -40,7 +42,6 @@ from jaxspec.report.figure_style import (
     PURPLE,
     SKY,
     VERMILLION,
-    new_figure,
     styled,
     text_colour_on,
 )
@@ -364,17 +365,16 @@ _COLOURS = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, INK)
 Rows = Sequence[Mapping[str, Any]]
 
 
+_figure = functools.partial(paper_figure, Path(__file__).parent)
+
+
 @styled
 def axes_figure(rows: Rows, capacity_bytes: float, name: str) -> Figure:
     """Fig. 5b: acceptance length by pool size and width; what fits into the fast memory is framed."""
     pools, widths = sorted({row["pool"] for row in rows}), sorted({row["bits"] for row in rows})
     value = {(row["bits"], row["pool"]): row for row in rows}
     table = np.array([[value[bits, pool]["mean"] for pool in pools] for bits in widths])
-    figure = new_figure(
-        f"Acceptance length over both axes: {name}",
-        f"Measured. Framed: drafts that fit into {capacity_bytes / 1e6:.2f} MB; the star is the one that accepts most.",
-        height_inches=4.2,
-    )
+    figure = _figure("axes", name=name, megabytes=capacity_bytes / 1e6)
     axis = figure.subplots()
     image = axis.imshow(table, origin="lower", aspect="auto", cmap="viridis")
     fitting = [
@@ -405,11 +405,7 @@ def _frame(i: int, j: int) -> Any:
 @styled
 def rules_figure(rows: Rows, name: str) -> Figure:
     """Fig. 17a and b: hot pools of one sequence, of several, and random ones."""
-    figure = new_figure(
-        f"How a pool is chosen: {name}",
-        f"Measured, {rows[0]['bits']}-bit weights; bars of one standard error over texts.",
-        height_inches=4.2,
-    )
+    figure = _figure("rules", name=name, bits=rows[0]["bits"])
     _curves(
         figure, rows, "rule", "pool", list(dict.fromkeys(row["rule"] for row in rows)), "experts in the pool of a layer"
     )
@@ -419,11 +415,7 @@ def rules_figure(rows: Rows, name: str) -> Figure:
 @styled
 def widths_figure(rows: Rows, name: str) -> Figure:
     """Fig. 17c: what the upper bits of a weight are taken for."""
-    figure = new_figure(
-        f"What the draft takes a weight for: {name}",
-        "Measured, all experts in the pool; bars of one standard error over texts.",
-        height_inches=4.2,
-    )
+    figure = _figure("widths", name=name)
     _curves(figure, rows, "reading", "bits", list(READINGS), "bits of a weight")
     return figure
 

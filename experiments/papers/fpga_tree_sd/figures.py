@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -19,8 +22,9 @@ from experiments.papers.fpga_tree_sd.model import (
     cycle,
     table_one,
 )
+from experiments.reproduce.paper import paper_figure
 from hwmodels.speculation.verification_length import acceptance_rate, discounted_performance, primary_performance
-from jaxspec.report.figure_style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION, new_figure, styled
+from jaxspec.report.figure_style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION, styled
 
 __all__ = ["model_figure", "speedup_figure"]
 
@@ -37,15 +41,13 @@ def _letter(axes: Axes, letter: str, title: str) -> None:
     axes.grid(True)
 
 
+_figure = functools.partial(paper_figure, Path(__file__).parent)
+
+
 @styled
 def model_figure() -> Figure:
     """Fig. 2 for Llama-3.1-8B on V80: primary and discounted roofline, AAT and AR, effective performance."""
-    figure = new_figure(
-        "Effective performance of LongSpec on V80, Llama-3.1-8B",
-        "From verification time to accepted tokens per second, at three context lengths. Lines: the model, fitted to Table I. "
-        "Circles: throughputs printed there. Stars: the model's best length. Dotted: autoregressive decoding, P(1).",
-        height_inches=6.4,
-    )
+    figure = _figure("model")
     ((primary, discounted), (tokens, combined)) = figure.subplots(2, 2, sharex=True)
     contexts = tuple(_THREE)
     run, printed = cycle(board_times("V80", contexts), fit().fitted), table_one()
@@ -84,13 +86,7 @@ def model_figure() -> Figure:
 @styled
 def speedup_figure() -> Figure:
     """Fig. 4 for the cells that are printed: speedups of the three sets by context, and best lengths of the four boards."""
-    figure = new_figure(
-        "Speedup over autoregressive decoding, and best verification length",
-        "LongSpec with Llama-3.1-8B. Left: V80, bars from the model at the printed lengths (fitted to these cells), dots as "
-        "printed in Table I. Right: best lengths by board, lines from the model, dots as printed in Tables I and IV; "
-        "shaded where the model loses 3 % at most.",
-        height_inches=4.3,
-    )
+    figure = _figure("speedup")
     speedups, lengths = figure.subplots(1, 2, width_ratios=(1.15, 1.0))
     printed, model = table_one(), board_table("V80", CONTEXTS)
     ours = at_lengths(model.performance, printed.lengths) / model.autoregressive[:, None]

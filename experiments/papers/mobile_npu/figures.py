@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -38,8 +40,9 @@ from experiments.papers.mobile_npu.versions import (
     networks,
     printed,
 )
+from experiments.reproduce.paper import paper_figure
 from hwmodels import catalog
-from jaxspec.report.figure_style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION, new_figure, styled
+from jaxspec.report.figure_style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION, styled
 from jaxspec.studies.scale.result import CurvePoint, PlanRow
 from jaxspec.studies.sweep.pareto import is_pareto
 
@@ -72,15 +75,13 @@ def _batches(axes: Axes) -> None:
     axes.minorticks_off()
 
 
+_figure = functools.partial(paper_figure, Path(__file__).parent)
+
+
 @styled
 def kernels_figure() -> Figure:
     """Fig. 15 and Fig. 14: layouts matrix by matrix, softmax by its exponential."""
-    figure = new_figure(
-        "Kernels on Hexagon V75: weights (Fig. 15) and softmax (Fig. 14)",
-        "Time over that of the paper's version. Bars: the model. Dotted: ends of the ranges that the paper prints; "
-        "27 % slower than without dequantization, 1.26 and 2.19 are fitted, the others predicted.",
-        height_inches=6.6,
-    )
+    figure = _figure("kernels")
     above, below = figure.subplots(2, 1)
     seconds, places = gemv_seconds(calibrated_device(fit())), np.arange(len(matrices()))
     for i, (version, colour) in enumerate(_LAYOUT_COLOURS.items()):
@@ -114,12 +115,7 @@ def kernels_figure() -> Figure:
 @styled
 def attention_figure() -> Figure:
     """Fig. 8: products and softmax of attention."""
-    figure = new_figure(
-        "Latency of attention on Hexagon V75 (Fig. 8)",
-        "One key-value head of Qwen2.5-1.5B behind a prompt of 4096 tokens, each part as if nothing overlapped. The paper "
-        "prints no numbers.",
-        height_inches=3.2,
-    )
+    figure = _figure("attention")
     axes = figure.subplots()
     split, places = 1e6 * attention_split(calibrated_device(fit())), np.arange(len(QUERIES))
     parts = {"products": BLUE, "copying keys and values": SKY, "softmax": VERMILLION}
@@ -134,12 +130,7 @@ def attention_figure() -> Figure:
 @styled
 def decoding_figure(solved: Solved) -> Figure:
     """Fig. 11 and Fig. 17: throughput over batch sizes and prompts."""
-    figure = new_figure(
-        "Decoding on three generations (Fig. 11), and behind longer prompts (Fig. 17)",
-        "Tokens per second of all samples, which share the prompt. V75 has the four fitted numbers, V73 and V79 are scaled "
-        "from it. Above: a prompt of 512 tokens; what a session cannot address is left out. The paper prints no numbers.",
-        height_inches=6.0,
-    )
+    figure = _figure("decoding")
     above, below = figure.subplots(2, 3, sharey="row")
     for axes, (generation, entry) in zip(above, GENERATIONS.items(), strict=True):
         for model, colour in _MODEL_COLOURS.items():
@@ -164,12 +155,7 @@ def decoding_figure(solved: Solved) -> Figure:
 @styled
 def power_figure(solved: Solved) -> Figure:
     """Fig. 12 and Fig. 16: power, energy of a step, memory."""
-    figure = new_figure(
-        "Power, energy and memory on V75 (Fig. 12 and 16)",
-        "Prompt of 4096 tokens. Power of the phone: its static part is fitted to 4.3 W (dotted) with the 3B network, all else "
-        "is assumed or predicted. Circles: memory of the NPU's session as printed.",
-        height_inches=3.4,
-    )
+    figure = _figure("power")
     power, energy, held = figure.subplots(1, 3)
     two = ("Qwen2.5-1.5B", "Qwen2.5-3B")
     reference = solved["V75", two[0]].energy_j
@@ -197,12 +183,7 @@ def power_figure(solved: Solved) -> Figure:
 @styled
 def processors_figure(solved: Solved) -> Figure:
     """Fig. 13: the NPU beside the GPU of the same phone."""
-    figure = new_figure(
-        "NPU and GPU of one phone (Fig. 13)",
-        "Qwen2.5, prompt of 512 tokens. The GPU is a roofline whose two efficiencies come from rates that others measured "
-        "with one network of this size; it has no kernels of its own for a few rows, and so scales as well as its memory.",
-        height_inches=3.4,
-    )
+    figure = _figure("processors")
     decoding, prompts = figure.subplots(1, 2)
     device, npu = catalog.device(GPU), calibrated_device(fit())
     two, places = ("Qwen2.5-1.5B", "Qwen2.5-3B"), np.arange(2)
@@ -241,12 +222,7 @@ def budget_figure(tasks: Mapping[str, tuple[Line, Line]]) -> Figure:
     Args:
         tasks: of `scaling`.
     """
-    figure = new_figure(
-        "Accuracy against the budget (Fig. 5)",
-        "Best-of-N, by mean log-probability for functions and by a judge for sums. Measured on shipped networks, with 95 % "
-        "intervals over problems; the paper's networks and tasks are others.",
-        height_inches=3.4,
-    )
+    figure = _figure("budget")
     for axes, (task, lines) in zip(figure.subplots(1, len(tasks), sharey=True), tasks.items(), strict=True):
         budgets = [point.samples for point in lines[0].curve("best-of-n")]
         for line, colour in zip(lines, _COLOURS, strict=True):
@@ -274,12 +250,7 @@ def latency_figure(tasks: Mapping[str, tuple[Line, Line]]) -> Figure:
     Args:
         tasks: of `scaling`.
     """
-    figure = new_figure(
-        "Accuracy against the latency of decoding (Fig. 10)",
-        "Accuracy measured on shipped networks, latency of an answer's decoding predicted, verifiers apart as in the paper. "
-        "Numbers: samples. Large marks: one sample. Grey: plans that no other of the panel beats.",
-        height_inches=5.4,
-    )
+    figure = _figure("latency")
     places = [(task, phone) for task in tasks for phone in PHONES]
     grid = figure.subplots(len(METHODS), len(places), sharey=True, squeeze=False)
     for row, (method, title) in zip(grid, METHODS.items(), strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,13 +31,14 @@ from experiments.reproduce.paper import (
     Statement,
     detail,
     missed_statements,
+    paper_figure,
     printed_table,
     printed_value,
     statement,
     statements_detail,
 )
 from hwmodels import catalog
-from jaxspec.report.figure_style import BLUE, VERMILLION, legend_below, new_figure, styled
+from jaxspec.report.figure_style import BLUE, VERMILLION, legend_below, styled
 
 __all__ = [
     "PAPER",
@@ -46,14 +48,13 @@ __all__ = [
 # Measured speedups of Fig. 1 beside predicted ones.
 
 
+_figure = functools.partial(paper_figure, Path(__file__).parent)
+
+
 @styled
 def speedups_figure(rows: Sequence[ComparedCell]) -> Figure:
     """A panel for each data set. Args: rows: of Fig. 1."""
-    figure = new_figure(
-        "Llama-3.1-8B on an H100 with vLLM",
-        "speedup by batch: marks measured by the paper's authors, lines predicted",
-        height_inches=3.2,
-    )
+    figure = _figure("speedups")
     panels = figure.subplots(1, len(DATASETS), sharey=True)
     for axes, dataset in zip(panels, DATASETS, strict=True):
         for drafter, color, label in ((HEAD, BLUE, "EAGLE-3 head"), ("ngram", VERMILLION, "lookup")):

@@ -21,7 +21,7 @@ from hwmodels.analysis.calibration.attention import (
     prefill_rows,
     prefill_table,
 )
-from hwmodels.analysis.calibration.gemm import GemmFit, baselines, coefficients, fit_gemm, from_memory
+from hwmodels.analysis.calibration.gemm import baselines, coefficients, fit_gemm, from_memory
 from hwmodels.analysis.calibration.kernel_tables import (
     KERNEL_FORMATS,
     DataSheet,
@@ -32,7 +32,7 @@ from hwmodels.analysis.calibration.kernel_tables import (
     gemm_formats,
     gemm_table,
 )
-from hwmodels.analysis.calibration.least_squares import Fit
+from hwmodels.analysis.calibration.least_squares import Fit, UnitFit
 from hwmodels.analysis.calibration.report import (
     CalibrationReport,
     error_by_range,
@@ -44,7 +44,7 @@ from hwmodels.analysis.calibration.report import (
     shape_names,
     some_of,
 )
-from hwmodels.compute.gpu import DISPATCHED_ROWS
+from hwmodels.compute.gpu import DISPATCHED_ROWS, GpuGemm
 
 __all__ = ["CACHE_BYTES", "cached_bytes", "in_cache", "rows_from_cache"]
 
@@ -195,7 +195,7 @@ class Refit:
     weight_format: str
     rows: GemmTable
     sheet: DataSheet
-    fit: GemmFit
+    fit: UnitFit[GpuGemm]
     report: CalibrationReport
     half_errors: tuple[float, ...]  # mean error of the other half of the shapes, one per split and half
     held_out: Any  # rows held out of the fit whose predictions `predicted_held_out` are
@@ -247,7 +247,7 @@ def refit(
     cached, cache = left_out(table, rows, root), reread_cache(table, weight_format)
     streamed = from_memory(rows, sheet) & ~cached
 
-    def fitted(train: Any) -> GemmFit:
+    def fitted(train: Any) -> UnitFit[GpuGemm]:
         try:
             used = some_of(train & streamed, FITTED_ROWS)
             result = fit_gemm(

@@ -18,7 +18,6 @@ from experiments.silicon.refit import ROWS
 from hwmodels.analysis.calibration.experts import (
     CACHE_BYTES,
     LEAST_INNER_SIZE,
-    ExpertFit,
     ExpertTable,
     expert_roofline,
     expert_table,
@@ -36,6 +35,7 @@ from hwmodels.analysis.calibration.kernel_tables import (
     data_sheet,
     popularity_in_table,
 )
+from hwmodels.analysis.calibration.least_squares import UnitFit
 from hwmodels.analysis.calibration.report import (
     CalibrationReport,
     ErrorSummary,
@@ -129,7 +129,7 @@ class ExpertRefit:
     """One format of one table: fitted to all rows (`fit`), and judged by what was held out of other fits (`report`)."""
 
     rows: ExpertTable
-    fit: ExpertFit | None  # None: none of the rows was fitted to
+    fit: UnitFit[GpuExperts] | None  # None: none of the rows was fitted to
     report: CalibrationReport
     record: dict[str, Any]  # the format's part of a catalog file
     held_out: Any  # rows that `predicted_s` knows nothing of: all, each from the fit to the other half
@@ -161,7 +161,7 @@ def refit_experts(
     modelled = modelled_rows(rows, sheet, cache_bytes)
     uneven = modelled & (rows.distribution != EVEN)
 
-    def fitted(train: Any) -> ExpertFit:
+    def fitted(train: Any) -> UnitFit[GpuExperts]:
         try:
             result = fit_experts(rows, sheet, some_of(train & uneven, FITTED_ROWS), cache_bytes=cache_bytes)
         except ValueError as error:

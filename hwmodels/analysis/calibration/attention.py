@@ -17,18 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from hwmodels.analysis.calibration.kernel_tables import DataSheet, KernelTableError, TableName, read_columns
-from hwmodels.analysis.calibration.least_squares import Fit, Parameter, fit, predicted_rows
+from hwmodels.analysis.calibration.least_squares import Fit, Parameter, UnitFit, fit, parameters_of, predicted_rows
 from hwmodels.analysis.calibration.report import some_of
 from hwmodels.compute.gpu_attention import GpuAttention, GpuPrefill, decode_attention_time, prefill_attention_time
 
 __all__ = [
-    "ATTENTION_PARAMETERS",
-    "BLOCK_PARAMETERS",
     "KV_FORMAT_BITS",
-    "PREFILL_PARAMETERS",
-    "AttentionFit",
     "AttentionTable",
-    "PrefillFit",
     "PrefillTable",
     "attention_conditions",
     "attention_table",
@@ -125,32 +120,6 @@ def _usual_rows(table: TableName, kv_format: str, root: str | Path | None) -> di
     return {name: columns[name][used].astype(np.float64) for name in _NAMES}
 
 
-#: Of decoding.
-ATTENTION_PARAMETERS = (
-    Parameter("launch_s", 8e-6, 1e-7, 1e-4),
-    Parameter("depth_s", 1e-6, 1e-8, 1e-5),
-    Parameter("memory_efficiency", 0.85, 0.2, 1.0),
-    Parameter("ramp", 0.5, 1e-3, 20.0),
-    Parameter("ramp_s", 3e-5, 1e-6, 1e-3),
-    Parameter("pair_s", 1e-8, 1e-10, 1e-6),
-    Parameter("cache_bytes", 6e7, 1e7, 3e8),
-    Parameter("cache_speed", 3.0, 1.001, 8.0),
-    Parameter("cache_sharpness", 6.0, 2.0, 16.0),
-)
-
-#: What kernels add to that of which a multiprocessor reads a pair's whole context.
-BLOCK_PARAMETERS = (Parameter("block_byte_s", 3e-11, 1e-13, 1e-9), Parameter("split_pairs", 50.0, 0.5, 5000.0))
-
-#: Of what prefill adds.
-PREFILL_PARAMETERS = (
-    Parameter("extra_s", 2e-6, 1e-8, 1e-4),
-    Parameter("compute_efficiency", 0.6, 0.1, 1.5),
-    Parameter("exponential_flops", 100.0, 1e-1, 3000.0),
-    Parameter("tile_tokens", 64.0, 1.0, 512.0),
-    Parameter("chain_s", 1e-8, 1e-10, 1e-6),
-    Parameter("memory_efficiency", 0.6, 0.1, 1.0),
-)
-
 #: Rows that one fit sees; more change no number by its standard error.
 FITTED_ROWS = 1000
 
@@ -160,24 +129,6 @@ _DECODING = ("batch", "context_tokens", "num_kv_heads", "head_dim")
 _PREFILL = ("batch", "tokens", "num_heads", "num_kv_heads", "head_dim")
 _HEAD_SIZES = (64, 128)
 _MOST_QUERIES_PER_KEY = 16
-
-
-@dataclasses.dataclass(frozen=True)
-class AttentionFit:
-    """A unit, its fit, and what it predicts for every row of the table, "row"."""
-
-    unit: GpuAttention
-    fit: Fit
-    predicted_s: npt.NDArray[np.float64]
-
-
-@dataclasses.dataclass(frozen=True)
-class PrefillFit:
-    """The same of prefill."""
-
-    unit: GpuPrefill
-    fit: Fit
-    predicted_s: npt.NDArray[np.float64]
 
 
 @functools.cache
@@ -233,32 +184,32 @@ def _usual_heads(table: AttentionTable | PrefillTable) -> npt.NDArray[np.bool_]:
 
 def fit_attention(
     table: AttentionTable, sheet: DataSheet, train: npt.ArrayLike | None = None, *, blocks: bool = False, **options: Any
-) -> AttentionFit:
+) -> UnitFit[GpuAttention]:
     """Fit the numbers of decoding to those rows of `train` (all unless given) that `decoding_rows` leaves.
 
     Args:
-        blocks: fit the two numbers of `BLOCK_PARAMETERS` too; else a multiprocessor is never what limits.
+        blocks: fit the two numbers of blocks too; else a multiprocessor is never what limits.
     Raises:
         ValueError: as `least_squares.fit`.
     """
     rows, modelled = attention_conditions(table, sheet), decoding_rows(table)
-    parameters = ATTENTION_PARAMETERS + (BLOCK_PARAMETERS if blocks else ())
+    parameters = parameters_of("decoding") + (parameters_of("blocks") if blocks else ())
     fitted, predicted = _fitted(predict_attention(table.kv_bits), parameters, table, rows, modelled, train, options)
     unit = GpuAttention(**{name: getattr(sheet, name) for name in _SHEET}, **fitted.estimates)
-    return AttentionFit(unit, fitted, predicted)
+    return UnitFit(unit, fitted, predicted)
 
 
 def fit_prefill(
     table: PrefillTable, sheet: DataSheet, decoding: GpuAttention, train: npt.ArrayLike | None = None, **options: Any
-) -> PrefillFit:
+) -> UnitFit[GpuPrefill]:
     """Fit the six numbers of prefill to those rows of `train` (all unless given) that `prefill_rows` leaves.
 
     Raises:
         ValueError: as `least_squares.fit`.
     """
     rows, modelled = prefill_conditions(table, sheet, decoding), prefill_rows(table)
-    fitted, predicted = _fitted(predict_prefill, PREFILL_PARAMETERS, table, rows, modelled, train, options)
-    return PrefillFit(GpuPrefill(**fitted.estimates), fitted, predicted)
+    fitted, predicted = _fitted(predict_prefill, parameters_of("prefill"), table, rows, modelled, train, options)
+    return UnitFit(GpuPrefill(**fitted.estimates), fitted, predicted)
 
 
 def _fitted(

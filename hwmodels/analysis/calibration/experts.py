@@ -20,19 +20,19 @@ import numpy.typing as npt
 from hwmodels.analysis.calibration.kernel_tables import (
     EVEN,
     FORMAT_BITS,
+    SYSTEMS,
     DataSheet,
     KernelTableError,
     TableName,
     read_columns,
     touched_in_table,
 )
-from hwmodels.analysis.calibration.least_squares import Fit, Parameter, fit, predicted_rows
+from hwmodels.analysis.calibration.least_squares import Parameter, UnitFit, fit, parameters_of, predicted_rows
 from hwmodels.compute.gpu_experts import ExpertCoefficients, GpuExperts, expert_layer_time
 
 __all__ = [
     "CACHE_BYTES",
     "LEAST_INNER_SIZE",
-    "ExpertFit",
     "ExpertTable",
     "expert_coefficients",
     "expert_formats",
@@ -49,19 +49,8 @@ __all__ = [
 
 # Tables of a layer's routed experts: whole launches, from choosing experts to adding up their outputs.
 
-#: Second-level cache by system; from the vendors' data sheets.
-CACHE_BYTES = {
-    "a100_pcie": 40 * 2**20,
-    "a100_sxm": 40 * 2**20,
-    "a30": 24 * 2**20,
-    "b200_sxm": 126 * 2**20,
-    "h100_pcie": 50 * 2**20,
-    "h100_sxm": 50 * 2**20,
-    "h200_sxm": 50 * 2**20,
-    "l4": 48 * 2**20,
-    "l40s": 96 * 2**20,
-    "rtx_pro_6000_server": 128 * 2**20,
-}
+#: Second-level cache by system.
+CACHE_BYTES = {name: system["cache_mib"] * 2**20 for name, system in SYSTEMS.items() if "cache_mib" in system}
 
 #: Hidden and inner sizes of experts without a gate (squared ReLU): the networks that tables of TensorRT-LLM mark as such.
 _WITHOUT_GATE = {(2048, 5120), (2688, 1856), (8192, 5120)}
@@ -166,36 +155,17 @@ def rows_of_main_kernel(table: ExpertTable) -> ExpertTable:
     return dataclasses.replace(table, **arrays)
 
 
-_SHARED = (
-    Parameter("launch_s", 2e-5, 1e-6, 2e-4),
-    Parameter("pass_cost", 2.0, 1e-2, 50.0),
-    Parameter("memory_efficiency", 0.85, 0.2, 1.0),
-    Parameter("operand_cost", 50.0, 0.1, 2000.0),
-    Parameter("wave_rounding", 0.5, 1e-3, 1.0),
-)
 #: What only 16-bit weights have, and only packed ones; the other is 0.
-_OWN = {
-    "prologue_elements": Parameter("prologue_elements", 200.0, 1.0, 3000.0),
-    "compute_cost": Parameter("compute_cost", 2.0, 0.1, 20.0),
-}
+_OWN = ("prologue_elements", "compute_cost")
 
 #: Columns of the part of an expert that one GPU holds, of which fewer are not fitted to.
 LEAST_INNER_SIZE = 256
 _FALLBACK_FACTOR = 4.0
 
 
-@dataclasses.dataclass(frozen=True)
-class ExpertFit:
-    """A unit of one format, its fit, and what it predicts for every row of the table, "row"."""
-
-    unit: GpuExperts
-    fit: Fit
-    predicted_s: npt.NDArray[np.float64]
-
-
 def expert_parameters(weight_bits: float) -> tuple[Parameter, ...]:
     """What is fitted for a format of that width."""
-    return (*_SHARED, _OWN["prologue_elements" if weight_bits > 8 else "compute_cost"])
+    return parameters_of("wide_experts" if weight_bits > 8 else "packed_experts")
 
 
 def expert_coefficients(values: Mapping[str, Any]) -> ExpertCoefficients:
@@ -244,7 +214,7 @@ def fit_experts(
     *,
     cache_bytes: float = 0.0,
     **options: Any,
-) -> ExpertFit:
+) -> UnitFit[GpuExperts]:
     """Fit the six numbers to those rows of `train` (all unless given) that are modelled and have uneven loads.
 
     Args:
@@ -269,7 +239,7 @@ def fit_experts(
         **options,
     )
     predicted = predicted_rows(predict, fitted.estimates, rows)
-    return ExpertFit(expert_unit(sheet, expert_coefficients(fitted.estimates)), fitted, predicted)
+    return UnitFit(expert_unit(sheet, expert_coefficients(fitted.estimates)), fitted, predicted)
 
 
 def expert_unit(sheet: DataSheet, coefficients: ExpertCoefficients) -> GpuExperts:

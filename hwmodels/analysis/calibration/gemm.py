@@ -16,87 +16,28 @@ import numpy as np
 import numpy.typing as npt
 
 from hwmodels.analysis.calibration.kernel_tables import KERNEL_FORMATS, DataSheet, GemmTable
-from hwmodels.analysis.calibration.least_squares import Fit, Parameter, fit, predicted_rows
+from hwmodels.analysis.calibration.least_squares import Parameter, UnitFit, fit, parameters_of, predicted_rows
 from hwmodels.compute.gpu import GpuGemm, gemm_time
 from hwmodels.compute.gpu_experts import GemmCoefficients, stack_widths
 
 __all__ = [
-    "DISPATCHED_PARAMETERS",
-    "HOST_PARAMETERS",
-    "PACKED_PARAMETERS",
-    "PARAMETERS",
     "PROLOGUE_ELEMENTS",
-    "QUANTIZED_PARAMETERS",
-    "REREAD_PARAMETERS",
-    "GemmFit",
     "baselines",
     "coefficients",
     "fit_gemm",
     "from_memory",
     "gemm_conditions",
-    "parameters_of",
+    "gemm_parameters",
     "predict_gemm",
 ]
-
-_SHARED = (
-    Parameter("launch_s", 5e-6, 1e-7, 1e-4),
-    Parameter("memory_efficiency", 0.85, 0.2, 1.0),
-    Parameter("compute_efficiency", 0.75, 0.1, 1.25),
-    Parameter("operand_cost", 50.0, 0.1, 2000.0),
-    Parameter("wave_rounding", 0.5, 1e-3, 1.0),
-)
-
-_SAG = Parameter("sag_exponent", 0.03, 1e-4, 0.3)
-
-#: Of products with 16-bit weights; `prologue_elements` is `PROLOGUE_ELEMENTS`.
-PARAMETERS = (*_SHARED, Parameter("split_s", 1e-6, 1e-8, 1e-4), _SAG, Parameter("row_cost", 0.05, 1e-4, 1.0))
-
-_PASS = Parameter("pass_cost", 1.0, 1e-3, 50.0)
-
-#: Of products in 8 or 4 bits, whose activations are quantized first.
-QUANTIZED_PARAMETERS = (*PARAMETERS[:-1], _PASS)
-
-#: Of those whose kernels an engine dispatches by rows, see `hwmodels.compute.gpu`: a pair of multiprocessors counts as
-#: one, and so may reach twice the rate.
-DISPATCHED_PARAMETERS = (
-    *(dataclasses.replace(one, upper=2.0) if one.name == "compute_efficiency" else one for one in _SHARED),
-    _SAG,
-    Parameter("prologue_elements", 200.0, 1.0, 4000.0),
-    _PASS,
-    Parameter("pass_elements", 1000.0, 1.0, 20000.0),
-)
-
-#: What a table has besides if it was measured without a CUDA graph, see `hwmodels.compute.gpu`.
-HOST_PARAMETERS = (Parameter("host_s", 5e-5, 1e-6, 1e-3), Parameter("host_rows_s", 1e-5, 1e-7, 1e-3))
-
-#: What a format has besides if its kernels read operands beyond the cache again, see `hwmodels.compute.gpu`.
-REREAD_PARAMETERS = (Parameter("reread_cost", 0.3, 1e-3, 10.0),)
 
 #: Between what A100, H100, H200, L40S and B200 tables give (80 to 270) where it is fitted; none of them is sensitive to it.
 PROLOGUE_ELEMENTS = 200.0
 
-#: Of products with packed weights (8 bits and fewer), unpacked in the kernel.
-PACKED_PARAMETERS = (
-    *_SHARED,
-    Parameter("depth_s", 1e-6, 1e-8, 1e-4),
-    Parameter("switch_s", 1e-6, 1e-8, 1e-4),
-    Parameter("prologue_elements", 100.0, 1.0, 3000.0),
-)
-
-
 _SHEET = tuple(field.name for field in dataclasses.fields(DataSheet))
 
 
-@dataclasses.dataclass(frozen=True)
-class GemmFit:
-    """A unit of one format, its fit, and what it predicts for every row of the table, "row"."""
-
-    unit: GpuGemm
-    fit: Fit
-    predicted_s: npt.NDArray[np.float64]
-
-
-def parameters_of(
+def gemm_parameters(
     weight_format: str, dispatched_rows: float = 0.0, *, without_graph: bool = False, cache_bytes: float = 0.0
 ) -> tuple[Parameter, ...]:
     """What is fitted for a format: weights that are unpacked to 16 bits take other kernels than what is multiplied as it is.
@@ -105,15 +46,11 @@ def parameters_of(
         dispatched_rows, cache_bytes: as of `predict_gemm`.
         without_graph: as of `fit_gemm`.
     """
-    more = (HOST_PARAMETERS if without_graph else ()) + (REREAD_PARAMETERS if cache_bytes else ())
-    if more:
-        return parameters_of(weight_format, dispatched_rows) + more
     form = KERNEL_FORMATS[weight_format]
-    if dispatched_rows:
-        return DISPATCHED_PARAMETERS
-    if form.arithmetic_rate > 1.0:
-        return QUANTIZED_PARAMETERS
-    return PACKED_PARAMETERS if form.weight_bits <= 8 else PARAMETERS
+    own = "packed" if form.weight_bits <= 8 else "products"
+    kernels = "dispatched" if dispatched_rows else "quantized" if form.arithmetic_rate > 1.0 else own
+    more = [name for name, has in (("host", without_graph), ("rereads", cache_bytes)) if has]
+    return tuple(parameter for name in (kernels, *more) for parameter in parameters_of(name))
 
 
 def coefficients(values: Mapping[str, Any], weight_format: str, cache_bytes: float = 0.0) -> GemmCoefficients:
@@ -165,8 +102,8 @@ def fit_gemm(
     without_graph: bool = False,
     cache_bytes: float = 0.0,
     **options: Any,
-) -> GemmFit:
-    """Fit the numbers of a table's format: see `parameters_of`.
+) -> UnitFit[GpuGemm]:
+    """Fit the numbers of a table's format: see `gemm_parameters`.
 
     Args:
         table: measured products.
@@ -183,7 +120,7 @@ def fit_gemm(
     predict, rows = predict_gemm(table.weight_format, dispatched_rows, cache_bytes), gemm_conditions(table, sheet)
     fitted = fit(
         predict,
-        parameters_of(table.weight_format, dispatched_rows, without_graph=without_graph, cache_bytes=cache_bytes),
+        gemm_parameters(table.weight_format, dispatched_rows, without_graph=without_graph, cache_bytes=cache_bytes),
         {name: values[train] for name, values in rows.items()},
         table.seconds[train],
         groups=_shape(table)[train],
@@ -193,7 +130,7 @@ def fit_gemm(
     stacked = jax.tree.map(
         lambda leaf: np.asarray([leaf], np.float32), coefficients(fitted.estimates, table.weight_format, cache_bytes)
     )
-    return GemmFit(_unit(sheet, stacked, (table.weight_bits,), dispatched_rows), fitted, predicted)
+    return UnitFit(_unit(sheet, stacked, (table.weight_bits,), dispatched_rows), fitted, predicted)
 
 
 def from_memory(table: GemmTable, sheet: DataSheet) -> npt.NDArray[np.bool_]:

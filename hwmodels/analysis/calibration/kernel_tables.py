@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import importlib.resources
 import re
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,7 +23,7 @@ __all__ = [
     "EVEN",
     "FORMAT_BITS",
     "KERNEL_FORMATS",
-    "MULTIPROCESSORS",
+    "SYSTEMS",
     "DataSheet",
     "GemmTable",
     "KernelFormat",
@@ -169,23 +170,10 @@ KERNEL_FORMATS = {
 #: Those whose activations have 16 bits -> bits per weight.
 FORMAT_BITS = {name: one.weight_bits for name, one in KERNEL_FORMATS.items() if one.activation_bytes == 2.0}
 
-#: Multiprocessors by system, which the package's own data sheets lack; from the vendors' data sheets.
-MULTIPROCESSORS = {
-    "a100_pcie": 108,
-    "a100_sxm": 108,
-    "a30": 56,
-    "b200_sxm": 148,
-    "b300_sxm": 148,
-    "b60": 20,  # Xe cores
-    "gb200": 152,
-    "gb300": 152,
-    "h100_pcie": 114,
-    "h100_sxm": 132,
-    "h200_sxm": 132,
-    "l4": 58,
-    "l40s": 142,
-    "rtx_pro_6000_server": 188,
-}
+#: System -> its multiprocessors and second-level cache, as far as they are known.
+SYSTEMS: dict[str, dict[str, int]] = tomllib.loads(
+    importlib.resources.files("hwmodels.analysis.calibration").joinpath("systems.toml").read_text("utf-8")
+)
 
 _FILES = {
     "gemm": "gemm_perf.parquet",
@@ -264,7 +252,7 @@ def data_sheet(system: str, *, multiprocessors: float | None = None, root: str |
     """A system's data sheet, from the package's YAML file.
 
     Args:
-        multiprocessors: for a system that `MULTIPROCESSORS` lacks.
+        multiprocessors: for a system that `SYSTEMS` lacks.
     Raises:
         KernelTableError: no such system, a number is missing from its file, or its multiprocessors are unknown.
     """
@@ -279,7 +267,7 @@ def data_sheet(system: str, *, multiprocessors: float | None = None, root: str |
         if match is None:
             raise KernelTableError(f"{path} has no {key}; choose another system")
         numbers[key] = float(match[1])
-    count = multiprocessors if multiprocessors is not None else MULTIPROCESSORS.get(system)
+    count = multiprocessors if multiprocessors is not None else SYSTEMS.get(system, {}).get("multiprocessors")
     if count is None:
         raise KernelTableError(f"the number of multiprocessors of {system} is unknown; give it (--multiprocessors)")
     return DataSheet(numbers["bfloat16_tc_flops"], numbers["mem_bw"], float(count))

@@ -11,15 +11,19 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib.resources
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Fit", "Interval", "Parameter", "fit", "predicted_rows"]
+__all__ = ["Fit", "Interval", "Parameter", "UnitFit", "fit", "parameters_of", "predicted_rows"]
+
+Unit = TypeVar("Unit")
 
 #: Seconds of every condition, given the parameters by name.
 Predict: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, Any]], Any]
@@ -57,6 +61,17 @@ class Parameter:
             )
 
 
+@functools.cache
+def _parameters() -> Mapping[str, Mapping[str, Sequence[float]]]:
+    text = importlib.resources.files("hwmodels.analysis.calibration").joinpath("parameters.toml").read_text("utf-8")
+    return tomllib.loads(text)
+
+
+def parameters_of(kernels: str) -> tuple[Parameter, ...]:
+    """What is fitted for kernels of a kind, a table of `parameters.toml`."""
+    return tuple(Parameter(name, *numbers) for name, numbers in _parameters()[kernels].items())
+
+
 @dataclasses.dataclass(frozen=True)
 class Fit:
     """Fitted parameters and how well they are known; of a parameter on a bound nothing is known but that.
@@ -83,6 +98,15 @@ class Fit:
     log_residuals: Numbers
     converged: bool
     evaluations: int
+
+
+@dataclasses.dataclass(frozen=True)
+class UnitFit(Generic[Unit]):
+    """A unit of one kind of kernels, its fit, and what it predicts for every row of the table, "row"."""
+
+    unit: Unit
+    fit: Fit
+    predicted_s: Numbers
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,15 +10,14 @@ from hwmodels.analysis.calibration.attention import (
     fit_prefill,
 )
 from hwmodels.analysis.calibration.gemm import (
-    HOST_PARAMETERS,
-    QUANTIZED_PARAMETERS,
     baselines,
     fit_gemm,
     gemm_conditions,
-    parameters_of,
+    gemm_parameters,
     predict_gemm,
 )
 from hwmodels.analysis.calibration.kernel_tables import DataSheet, GemmTable
+from hwmodels.analysis.calibration.least_squares import parameters_of
 from hwmodels.analysis.calibration.report import half_of_shapes
 from hwmodels.compute.gpu import gemm_time
 from hwmodels.compute.gpu_attention import GpuAttention, GpuPrefill, prefill_attention_time
@@ -72,7 +71,7 @@ def test_the_host_is_found_in_a_table_without_a_graph():
     found, without = (fit_gemm(measured, SHEET, without_graph=given) for given in (True, False))
     assert found.fit.estimates == pytest.approx(truth, rel=0.05)
     assert np.abs(without.predicted_s / measured.seconds - 1).mean() > 0.05
-    assert parameters_of("fp8", without_graph=True) == QUANTIZED_PARAMETERS + HOST_PARAMETERS
+    assert gemm_parameters("fp8", without_graph=True) == parameters_of("quantized") + parameters_of("host")
 
 
 def test_attention_recovers_a_gpu():

@@ -19,7 +19,7 @@ from experiments.field.stored import NotPricedError
 from hwmodels import Architecture, Device, catalog
 from hwmodels.catalog import EntryError, UnknownNameError
 from hwmodels.catalog.calibrations import (
-    DEFAULT_ENGINES,
+    DEFAULT_ENGINE,
     LARGEST_HELD_OUT_ERROR,
     calibrated_engines,
     calibrated_formats,
@@ -128,12 +128,12 @@ def named_device(name: str, engine: str | None = None, formats: tuple[str, ...] 
     if kernels is None:
         measured = ", ".join(calibrated_engines(gpu))
         notes.append(
-            f"kernels of {engine or 'this engine'} were not measured on {found}: those of {DEFAULT_ENGINES[gpu]} "
+            f"kernels of {engine or 'this engine'} were not measured on {found}: those of {DEFAULT_ENGINE} "
             f"(measured: {measured})"
         )
     held = calibrated_formats(gpu, kernels)
     weights = next((kind for kind in formats if kind in held), None)
-    own = kernels or DEFAULT_ENGINES[gpu]
+    own = kernels or DEFAULT_ENGINE
     if weights != next(iter(formats), None):
         instead = "kernels with 16-bit activations, at its bits" if weights is None else f"those of {weights}"
         notes.append(f"kernels of {formats[0]} were not measured on {found} with {own}: {instead}")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hwmodels.catalog.calibrations import (
-    DEFAULT_ENGINES,
+    DEFAULT_ENGINE,
     calibrated_formats,
     calibration_record,
     calibration_remarks,
@@ -57,7 +57,7 @@ def calibrated_gpu(
     record = calibration_record(name, engine)
     held = calibrated_formats(name, engine)
     if weight_format is not None and weight_format not in held:
-        shown = engine or DEFAULT_ENGINES[name.strip().lower()]
+        shown = engine or DEFAULT_ENGINE
         raise UnknownNameError(
             f"format {weight_format!r} is not measured on {name} with {shown};{near_matches(weight_format, held)} "
             f"allowed: {', '.join(held) or 'none, only bfloat16 is'}"
@@ -97,7 +97,7 @@ def calibrated_unit(
         UnknownNameError: no such GPU, engine or format.
         EntryError: its file is damaged.
     """
-    own = engine or DEFAULT_ENGINES[name.strip().lower()]
+    own = engine or DEFAULT_ENGINE
     remarks = calibration_remarks(name, engine, weight_format)
     if lent_to is not None:
         said = f"no kernels of {own} were measured on {lent_to}: those of {name} count, at the rates of the device"
@@ -190,7 +190,7 @@ def _spreads(name: str, engine: str | None, weight_format: str | None) -> tuple[
     parts += [("experts", entry["weight_bits"], entry) for entry in used_formats(record, "experts", weight_format)]
     parts += [("attention", entry["kv_bits"], entry) for entry in used_attention(record)]
     parts += [("prefill", 16.0, record["prefill"])]
-    own = engine or DEFAULT_ENGINES[name.strip().lower()]
+    own = engine or DEFAULT_ENGINE
     return tuple(
         ErrorInterval(
             part,

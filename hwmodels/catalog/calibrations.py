@@ -19,7 +19,7 @@ from hwmodels.catalog.entries import EntryError, UnknownNameError, near_matches
 from hwmodels.compute.unit import FitRemark
 
 __all__ = [
-    "DEFAULT_ENGINES",
+    "DEFAULT_ENGINE",
     "LARGEST_ATTENTION_ERROR",
     "LARGEST_HELD_OUT_ERROR",
     "SCALED",
@@ -45,15 +45,8 @@ SCALED = "16 bits, bytes scaled"
 #: The same of attention over narrow keys and values, whose tables are less smooth.
 LARGEST_ATTENTION_ERROR = 0.20
 
-#: GPU -> the engine whose kernels it has unless another is named: the one with most weight formats among its tables.
-DEFAULT_ENGINES = {
-    "a100-sxm": "trtllm",
-    "b200-sxm": "trtllm",
-    "h100-sxm": "trtllm",
-    "h200-sxm": "trtllm",
-    "l40s": "trtllm",
-    "rtx-pro-6000": "trtllm",
-}
+#: The engine whose kernels a GPU has unless another is named: the one with most weight formats among the tables.
+DEFAULT_ENGINE = "trtllm"
 
 #: The format that every calibration has.
 _WIDEST = "bfloat16"
@@ -80,12 +73,12 @@ def calibration_record(name: str, engine: str | None = None) -> dict[str, Any]:
 
     Args:
         name: of `calibrated_names`.
-        engine: of `calibrated_engines`; that of `DEFAULT_ENGINES` unless given.
+        engine: of `calibrated_engines`; that of `DEFAULT_ENGINE` unless given.
     Raises:
         UnknownNameError: no such GPU, or no such engine on it.
     """
     slug, allowed = name.strip().lower(), calibrated_engines(name)
-    engine = DEFAULT_ENGINES[slug] if engine is None else engine
+    engine = DEFAULT_ENGINE if engine is None else engine
     if engine not in allowed:
         raise UnknownNameError(
             f"engine {engine!r} is not measured on {slug};{near_matches(engine, allowed)} allowed: {', '.join(allowed)}"

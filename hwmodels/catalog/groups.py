@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from hwmodels.catalog.calibrations import DEFAULT_ENGINES
+from hwmodels.catalog.calibrations import DEFAULT_ENGINE
 from hwmodels.catalog.device_entries import DeviceEntry
 from hwmodels.catalog.entries import EntryError
 from hwmodels.catalog.links import LinkEntry, link, link_entry, link_names
@@ -152,7 +152,7 @@ def group_link(entry: DeviceEntry, parallelism: Parallelism, name: str) -> LinkE
         )
     engine = None
     if entry.calibration is not None:
-        engine = entry.device.matrix_unit.engine or DEFAULT_ENGINES[entry.calibration]
+        engine = entry.device.matrix_unit.engine or DEFAULT_ENGINE
     joining = link_entry(wanted, engine=engine)
     together, joins = max(parallelism.tensor, parallelism.expert), joining.link.joins
     if joins is not None and together > joins:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.resources
+import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -74,54 +76,14 @@ class Wrapper:
         return max(self.namings, key=share)
 
 
-_PARTS = ("vision_tower.", "multi_modal_projector.", "image_newline")
-
-#: Of releases, whose decoder is a checkpoint of its own under one prefix; and as transformers calls the same modules.
-_NAMINGS = (
-    Naming({"model.": "language_model.model.", "lm_head.": "language_model.lm_head."}, _PARTS),
-    Naming({"model.": "model.language_model."}, tuple(f"model.{part}" for part in _PARTS)),
-)
-
-_KIMI = tuple(
-    dataclasses.replace(naming, others=(first, last))
-    for naming, first, last in (
-        (_NAMINGS[0], "vision_tower.", "mm_projector."),
-        (_NAMINGS[1], "model.vision_tower.", "model.mm_projector."),
-    )
-)
-_QWEN = (Naming({"model.": "model.language_model."}, ("model.visual.",)),)
-#: Older releases have the decoder's own names.
-_QWEN2 = (*_QWEN, Naming({"model.": "model."}, ("visual.",)))
-_IDEFICS = (Naming({"model.": "model.text_model."}, ("model.vision_model.", "model.connector.")),)
-
-_LIGHTON = (Naming({"model.": "model.language_model."}, ("model.vision_encoder.", "model.vision_projection.")),)
-
-_ROWS = (
-    Wrapper("gemma3", text="gemma3_text", namings=_NAMINGS),
-    Wrapper("mistral3", text="mistral", namings=_NAMINGS),
-    *(
-        Wrapper(name, text="llama", namings=_NAMINGS)
-        for name in ("llava", "llava_next", "llava_next_video", "vipllava")
-    ),
-    *(Wrapper(name, text="qwen2", namings=_NAMINGS) for name in ("llava_onevision", "internvl")),
-    Wrapper("lighton_ocr", text="qwen3", namings=_LIGHTON),
-    Wrapper("exaone4_5", text="exaone4", namings=_QWEN),
-    *(Wrapper(name, text="glm4v_text", namings=_QWEN) for name in ("glm4v", "glm46v")),
-    Wrapper("glm4v_moe", text="glm4v_moe_text", namings=_QWEN),
-    *(Wrapper(name, text="cohere2", namings=_NAMINGS) for name in ("aya_vision", "cohere2_vision")),
-    Wrapper("lfm2_vl", text="lfm2", namings=_NAMINGS),
-    *(Wrapper(name, text="llama", namings=_IDEFICS) for name in ("idefics3", "smolvlm")),
-    *(Wrapper(name, text=f"{name}_text", namings=_QWEN2, flat=True) for name in ("qwen2_vl", "qwen2_5_vl")),
-    Wrapper("kimi_k25", text="deepseek_v3", namings=_KIMI),
-    Wrapper("qwen3_vl", text="qwen3_vl_text", namings=_QWEN),
-    Wrapper("qwen3_vl_moe", text="qwen3_vl_moe_text", namings=_QWEN),
-    Wrapper("minimax_m3_vl", text="minimax_m3", namings=_NAMINGS),
-    Wrapper("qwen3_5", text="qwen3_5_text", namings=_QWEN),
-    Wrapper("qwen3_5_moe", text="qwen3_5_moe_text", namings=_QWEN),
-)
+_TABLE = tomllib.loads(importlib.resources.files(__package__).joinpath("wrappers.toml").read_text(encoding="utf-8"))
+_NAMINGS = {name: Naming(row["text"], tuple(row["others"])) for name, row in _TABLE["namings"].items()}
 
 #: `model_type` of config.json -> how the text decoder is kept.
-WRAPPERS = {wrapper.name: wrapper for wrapper in _ROWS}
+WRAPPERS = {
+    name: Wrapper(name, **row | {"namings": tuple(map(_NAMINGS.__getitem__, row["namings"]))})
+    for name, row in _TABLE["wrappers"].items()
+}
 
 
 def wrapper_of(raw: Mapping[str, Any]) -> Wrapper | None:

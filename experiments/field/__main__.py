@@ -28,6 +28,7 @@ from experiments.field.fit import (
     FAMILIES,
     FITTED_TERMS,
     PROFILED,
+    TITLES,
     Numbers,
     fit_numbers,
     kinds_of,
@@ -208,16 +209,6 @@ _ENGINE = "vllm"
 _ENGINES = Path(__file__).parents[2] / "hwmodels" / "catalog" / "engines"
 
 
-#: Titles of the engines' files.
-_TITLES = {
-    "vllm": "vLLM V1 on GPUs, of 2026",
-    "vllm-2025": "vLLM V1 on GPUs, until the end of 2025",
-    "sglang": "SGLang on GPUs, without overlapped scheduling of speculation",
-    "llama.cpp": "llama.cpp: CUDA, ROCm and Vulkan",
-    "mlx": "MLX on GPUs of Apple",
-    "mlx-cuda": "MLX on GPUs of NVIDIA",
-}
-
 _ROWS = "experiments/field/published.csv by python -m experiments.field --fit"
 
 
@@ -301,7 +292,7 @@ def _entry(engine: str, found: Fitted, like: Sequence[dict[str, float]]) -> str:
         spread = max(_LEAST_SPREAD, max(others) / min(others)) if len(others) > 1 else _WIDE
         for name, value in {"": middle, "_low": middle / spread, "_high": middle * spread}.items():
             values[f"row_instructions{name}"] = {"value": float(f"{value:.3g}"), "source": source}
-    return tomli_w.dumps({"title": _TITLES[engine]} | values)
+    return tomli_w.dumps({"title": TITLES[engine]} | values)
 
 
 #: Instructions of an engine are uncertain by these factors at least, and where one group alone shows them.

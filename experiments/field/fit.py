@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +25,7 @@ __all__ = [
     "FAMILIES",
     "FITTED_TERMS",
     "PROFILED",
+    "TITLES",
     "Cell",
     "Numbers",
     "fit_numbers",
@@ -33,35 +36,22 @@ __all__ = [
     "scatter_of",
 ]
 
-#: Engine of a fit -> the catalog's engines whose rows it sees: terms that several fit are theirs alike.
+_ENGINES = tomllib.loads(Path(__file__).with_name("fits.toml").read_text(encoding="utf-8"))
+
+#: Engine of a fit -> the catalog's engines whose rows it sees.
 FAMILIES = {
-    "vllm": ("vllm", "vllm-2025"),
-    "sglang": ("sglang",),
-    "llama.cpp": ("llama.cpp",),
-    "mlx": ("mlx",),
-    "mlx-cuda": ("mlx-cuda",),
+    family: tuple(name for name, engine in _ENGINES.items() if engine["family"] == family)
+    for family in dict.fromkeys(engine["family"] for engine in _ENGINES.values())
 }
 
-#: Terms that are fitted; the others are those of the engine's file. Of vLLM what a pass adds is 0: kernels of a network's pass
-#: hide what the host does meanwhile. Rows of SGLang are of one kind of head alone, which tells a pass from a cycle, and not a
-#: layer or a map from a pass; three groups of several devices tell what each further one adds, which the two of vLLM do not.
-#: llama.cpp and MLX for NVIDIA have instructions of rows alone.
+#: Titles of the engines' files, and terms that are fitted.
+TITLES: dict[str, str] = {name: engine["title"] for name, engine in _ENGINES.items()}
+FITTED_TERMS: dict[str, list[str]] = {name: engine["terms"] for name, engine in _ENGINES.items()}
 _FURTHER = "further_device_s"
-_VLLM = ("launched_cycle_s", "prompt_weight_s", "draft_layer_s", "drafted_token_layer_s")
-FITTED_TERMS: dict[str, tuple[str, ...]] = {
-    "vllm": _VLLM,
-    "vllm-2025": (*_VLLM, "mapped_pass_s"),
-    "sglang": ("cycle_s", "draft_pass_s", "drafted_token_s", _FURTHER),
-    "llama.cpp": (),
-    "mlx": ("cycle_s",),
-    "mlx-cuda": (),
-}
 
-#: Families whose engines have instructions of rows: groups of one kind say as much of the others' kernels as of their own.
-_ONE_FORM = ("llama.cpp", "mlx", "mlx-cuda")
-
-#: Families whose instructions come from profiles of their kernels, which their engine's file names, and from no speedup.
-PROFILED = ("mlx-cuda",)
+#: Families whose engines have instructions of rows, and those whose instructions come from profiles.
+_ONE_FORM = tuple(name for name, engine in _ENGINES.items() if "rows" in engine)
+PROFILED = tuple(name for name, engine in _ENGINES.items() if "profiled" in engine)
 
 #: Groups of a kind below which others count too.
 _FEW = 3

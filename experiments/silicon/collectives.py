@@ -43,14 +43,6 @@ NCCL = "nccl"
 #: Both tables count elements of two bytes.
 _ELEMENT_BYTES = 2.0
 
-#: Collective -> what the library's tables call it.
-_LIBRARY_NAMES: dict[Collective, str] = {
-    "all_reduce": "all_reduce",
-    "all_gather": "all_gather",
-    "reduce_scatter": "reduce_scatter",
-    "all_to_all": "alltoall",
-}
-
 
 @dataclasses.dataclass(frozen=True)
 class CollectiveTable:
@@ -80,7 +72,7 @@ def collective_table(
             raise KernelTableError(f"{table} holds all_reduce alone, not {collective}; take the library's table")
     else:
         columns = read_columns(table, [*names, "op_name", "nccl_dtype"], root)
-        used = (columns["op_name"] == _LIBRARY_NAMES.get(collective)) & (columns["nccl_dtype"] == "half")
+        used = (columns["op_name"] == collective.replace("all_to_all", "alltoall")) & (columns["nccl_dtype"] == "half")
     used &= columns["latency"] > 0
     if not used.any():
         raise KernelTableError(f"{table} holds no rows of {collective}; see --list for others")
@@ -94,26 +86,10 @@ def joined(tables: Sequence[CollectiveTable]) -> CollectiveTable:
     return CollectiveTable(of("devices"), of("message_bytes"), of("seconds"))
 
 
-#: Algorithms whose numbers are fitted; the library's two rings are its protocols for small and for large messages.
-KERNELS: dict[str, dict[Collective, tuple[Algorithm, ...]]] = {
-    "engine": {"all_reduce": ("one_shot", "two_shot", "ring")},
-    "nccl": {
-        "all_reduce": ("ring", "ring"),
-        "all_gather": ("ring", "ring"),
-        "reduce_scatter": ("ring", "ring"),
-        "all_to_all": ("one_shot", "one_shot"),
-    },
-}
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
-#: Of the search, by algorithm and place: launch, wait per round (a ring) or per other device, efficiency.
-_STARTS: dict[str, tuple[float, float, float]] = {
-    "one_shot0": (4e-6, 2e-7, 0.5),
-    "two_shot1": (1e-5, 5e-7, 0.5),
-    "ring2": (6e-5, 1e-6, 0.75),
-    "ring0": (3e-6, 1e-6, 0.3),
-    "ring1": (2.5e-5, 5e-7, 0.7),
-    "one_shot1": (1.5e-5, 2e-7, 0.6),
-}
+#: "engine" or the library -> collective -> its algorithms.
+KERNELS: dict[str, dict[Collective, list[Algorithm]]] = _TABLES["kernels"]
 
 #: Searches begin at these multiples of the waits, and the best one is kept.
 _SCALES = (1.0, 0.4, 2.5)
@@ -134,7 +110,7 @@ def fit_collective(
     collective: Collective,
     *,
     bandwidth_bytes_per_s: float,
-    algorithms: tuple[Algorithm, ...],
+    algorithms: Sequence[Algorithm],
     bridged: bool,
     sockets: bool = False,
     train: npt.NDArray[np.bool_] | None = None,
@@ -165,7 +141,7 @@ def fit_collective(
     for scale in _SCALES:
         parameters = []
         for place, algorithm in enumerate(algorithms):
-            launch, wait, efficiency = _STARTS[f"{algorithm}{place}"]
+            launch, wait, efficiency = _TABLES["starts"][f"{algorithm}{place}"]
             waits = "hop_s" if algorithm == "ring" else "peer_s"
             parameters += [
                 Parameter(f"launch_s_{place}", launch * scale, 1e-8, 1e-3),
@@ -182,7 +158,7 @@ def fit_collective(
     return best, predicted_rows(predict, best.estimates, conditions)
 
 
-def fitted_kernels(values: Mapping[str, Any], algorithms: tuple[Algorithm, ...]) -> tuple[CollectiveKernel, ...]:
+def fitted_kernels(values: Mapping[str, Any], algorithms: Sequence[Algorithm]) -> tuple[CollectiveKernel, ...]:
     """Kernels of fitted numbers, "NAME_PLACE" -> value."""
     fields = ("launch_s", "efficiency", "hop_s", "peer_s", "bridge", "socket")
     return tuple(
@@ -207,16 +183,7 @@ class MeasuredLink:
 
 
 #: Links that were measured.
-LINKS = {
-    "nvlink3": MeasuredLink({"a100-sxm": "2.27.3"}),
-    "nvlink4": MeasuredLink({"h100-sxm": "2.29.2", "h200-sxm": "2.29.2"}),
-    "nvlink5": MeasuredLink({"b200-sxm": "2.29.2"}),
-    "pcie4": MeasuredLink({"l40s": "2.27.3"}, bridged=True, sockets=True),
-    "pcie5": MeasuredLink({"rtx-pro-6000": "2.29.2"}, bridged=True),
-}
-
-#: Versions of an engine's own all-reduce where they are not those of its other kernels.
-_VERSIONS = {("l40s", "vllm"): "0.22.0"}
+LINKS = {name: MeasuredLink(**row) for name, row in _TABLES["links"].items()}
 
 #: Records that are made.
 _FITS = sum(len(CATALOG[next(iter(link.gpus))].versions) + len(KERNELS[NCCL]) for link in LINKS.values())
@@ -253,7 +220,7 @@ def _table_name(gpu: str, engine: str, library: str) -> TableName:
     system, versions = CATALOG[gpu].system, CATALOG[gpu].versions
     if engine == NCCL:
         return TableName(system, NCCL, library, "nccl")
-    return TableName(system, engine, _VERSIONS.get((gpu, engine), versions[engine]), "all_reduce")
+    return TableName(system, engine, _TABLES["versions"].get(gpu, {}).get(engine, versions[engine]), "all_reduce")
 
 
 def _record(name: str, engine: str, collective: Collective, rows: CollectiveTable) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import sysconfig
 import time
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -100,26 +101,10 @@ def agreement_lines(agreement: Agreement) -> str:
 
 # The training text: Python's own standard library, less a fixed list of modules that nothing is ever trained on.
 
-#: Modules that the embedded network never sees, nor their tests: the held-out text. Changing this list voids the weights.
-HELD_OUT = (
-    "bisect",
-    "calendar",
-    "cmd",
-    "configparser",
-    "csv",
-    "fractions",
-    "getopt",
-    "graphlib",
-    "gzip",
-    "heapq",
-    "netrc",
-    "queue",
-    "sched",
-    "shelve",
-    "shlex",
-    "textwrap",
-    "uuid",
-)
+_NETWORKS = tomllib.loads(Path(__file__).with_name("networks.toml").read_text(encoding="utf-8"))
+
+#: Modules that no network here sees, nor their tests: the held-out text.
+HELD_OUT: tuple[str, ...] = tuple(_NETWORKS["held_out"])
 
 #: Generated tables (character maps) and foreign packages: no text to learn from.
 _SKIPPED_FOLDERS = {"site-packages", "dist-packages", "encodings", "__pycache__", "ensurepip"}
@@ -293,39 +278,6 @@ def load_summary(load: Float[np.ndarray, "layer expert"]) -> LoadSummary:
 #: Name of the parameter that corrects the scores by which experts are chosen; the loss does not depend on it smoothly.
 _CORRECTION = "correction_bias"
 
-#: The embedded network's shape. 3.1 M parameters: 6.2 MB in bfloat16, and a forward pass that two CPU cores can afford.
-EMBEDDED = DecoderConfig(
-    vocab_size=256, hidden_size=256, intermediate_size=704, num_layers=4, num_heads=4, num_kv_heads=2, head_dim=64
-)
-
-#: A draft for it that shares nothing with it but the alphabet: a tenth of the parameters. Two layers, since one cannot
-#: look up what followed the last time, which is what code repeats.
-SMALL = DecoderConfig(
-    vocab_size=256, hidden_size=128, intermediate_size=192, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=32
-)
-
-#: A mixture of experts in the form of GLM-4 MoE: 5.6 M parameters (11.2 MB in bfloat16), of which a token meets 1.4 M. Widths
-#: are multiples of 64, so that blocks of number formats fit rows of every matrix.
-MOE = DecoderConfig(
-    vocab_size=256,
-    hidden_size=192,
-    intermediate_size=320,  # of no layer; as wide as the experts that a token goes through
-    num_layers=4,
-    num_heads=4,
-    num_kv_heads=2,
-    head_dim=64,
-    feed_forward=(Experts(),),
-    experts=ExpertSizes(
-        num_experts=32,
-        per_token=4,
-        inner_size=64,
-        shared_size=64,
-        scores="sigmoid",
-        scale=2.0,  # four experts that each weigh a quarter add up to the size of one
-        correction_bias=True,
-    ),
-)
-
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
@@ -350,12 +302,16 @@ class Recipe:
         return self.long_window if step >= self.long_from * self.steps else self.window
 
 
+def _shape(experts: dict[str, Any] | None = None, **sizes: Any) -> DecoderConfig:
+    mixture = {} if experts is None else {"feed_forward": (Experts(),), "experts": ExpertSizes(**experts)}
+    return DecoderConfig(**sizes, **mixture)
+
+
 #: What --shape may be.
-SHAPES = {"embedded": EMBEDDED, "small": SMALL, "moe": MOE}
+SHAPES = {name: _shape(**sizes) for name, sizes in _NETWORKS["shapes"].items()}
 RECIPES = {
-    "embedded": Recipe(),
-    "small": Recipe(steps=1700),
-    "moe": Recipe(steps=950, tokens_per_step=4096, balance_rate=0.002, balance_steeper=(250, 5.0)),
+    name: Recipe(**{key: tuple(value) if isinstance(value, list) else value for key, value in numbers.items()})
+    for name, numbers in _NETWORKS["recipes"].items()
 }
 
 
@@ -418,7 +374,7 @@ class Loss(NamedTuple):
     load: Float[Array, "layer expert"] | None
 
 
-def mean_loss(params: Params, tokens: jax.Array, frugal: bool, config: DecoderConfig = EMBEDDED) -> Loss:
+def mean_loss(params: Params, tokens: jax.Array, frugal: bool, config: DecoderConfig = SHAPES["embedded"]) -> Loss:
     """The loss over a batch of windows, operands of products in bfloat16."""
     options = dict(dot_dtype=jnp.bfloat16, frugal=True) if frugal else {}
     result = forward_text(params, config, tokens[:, :-1], **options)
@@ -428,7 +384,7 @@ def mean_loss(params: Params, tokens: jax.Array, frugal: bool, config: DecoderCo
     return Loss(nats, expert_load(result.extras.original, config.experts.num_experts))
 
 
-def make_step(recipe: Recipe, config: DecoderConfig = EMBEDDED):
+def make_step(recipe: Recipe, config: DecoderConfig = SHAPES["embedded"]):
     """The jitted, donated training step (params, optimiser state, tokens) -> (params, optimiser state, loss)."""
     transform = optimizer(recipe)
     frugal = jax.default_backend() == "cpu"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -84,29 +85,8 @@ MODELS = {
 #: A network of 7.1 that is only compared, as no phone runs it.
 LARGER = {"Qwen2.5-7B": "qwen2.5-7b"}
 
-#: Vector instructions of a pass over 4-bit codes, counted from 5.1.2, 5.2.2 and Fig. 9. A full register gives four registers of
-#: 16-bit weights, a group alone half a one. Before V79 a product is converted to the IEEE format.
-INSTRUCTIONS = {
-    "full register": {
-        "load codes and scales": 2,
-        "mask and shift": 2,
-        "look up values": 2,
-        "look up scales": 2,
-        "multiply": 4,
-        "convert": 4,
-        "store": 4,
-    },
-    "group alone": {
-        "load codes and scale": 1,
-        "mask and shift": 2,
-        "join": 1,
-        "look up values": 1,
-        "spread the scale": 1,
-        "multiply": 1,
-        "convert": 1,
-        "store": 1,
-    },
-}
+#: Vector instructions of a pass over 4-bit codes: of a full register, and of a group alone.
+INSTRUCTIONS: dict[str, dict[str, int]] = tomllib.loads((DATA / "instructions.toml").read_text(encoding="utf-8"))
 
 
 class Fitted(NamedTuple):

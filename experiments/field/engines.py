@@ -7,24 +7,11 @@ import functools
 import re
 from collections.abc import Mapping
 
+from experiments.field.stored import WORDS
 from hwmodels import catalog
 from hwmodels.speculation.engine_logs import NO_ENGINE, EngineTerms
 
 __all__ = ["UNSEEN", "Engine", "engine_of"]
-
-#: llama.cpp and programs that are built around it.
-_LLAMA_CPP = r"llama[._ -]?cpp|llama-(?:server|cli)|llamafile|kobold|ggml|gguf|ollama|lm ?studio"
-
-#: Words of an engine in logs -> its name in the catalog; the first that is found counts.
-_NAMES = (
-    (r"(mlx|mtplx).*cuda|cuda.*mlx", "mlx-cuda"),
-    (r"mlx|mtplx|vllm.*metal", "mlx"),  # servers name themselves after what they resemble: vllm-mlx
-    (r"vllm", "vllm"),
-    (r"sglang|\bsgl\b", "sglang"),
-    (r"trt-?llm|tensor-?rt", "trtllm"),
-    (rf"(?:{_LLAMA_CPP}).*\(metal\)", "llama.cpp-metal"),
-    (_LLAMA_CPP, "llama.cpp"),
-)
 
 #: Engines whose host launches each kernel of each layer, so that layers of a draft take as long beside them as the target's.
 _EAGER = re.compile(r"(?<![a-z])transformers(?!-)|\bhf\b|hugging ?face|\beager\b")
@@ -73,7 +60,7 @@ class Engine:
 @functools.cache
 def engine_of(text: str) -> Engine:
     """The engine that a row names, as logs write it."""
-    name = next((found for pattern, found in _NAMES if re.search(pattern, text.lower())), None)
+    name = next((found for pattern, found in WORDS["engines"] if re.search(pattern, text.lower())), None)
     if name == "vllm" and _OLDER.search(text.lower()):
         name = "vllm-2025"
     if name is not None and name in catalog.engine_names():

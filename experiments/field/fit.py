@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +18,7 @@ from experiments.field.rows import FieldRow
 from hwmodels import catalog
 from hwmodels.catalog.loader import SCATTER_FIELDS
 from hwmodels.speculation.engine_logs import EngineTerms
+from hwmodels.tables import read_table
 
 __all__ = [
     "FAMILIES",
@@ -36,7 +35,7 @@ __all__ = [
     "scatter_of",
 ]
 
-_ENGINES = tomllib.loads(Path(__file__).with_name("fits.toml").read_text(encoding="utf-8"))
+_ENGINES = read_table(__package__, "fits.toml")
 
 #: Engine of a fit -> the catalog's engines whose rows it sees.
 FAMILIES = {

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments.field.rows import FieldRow
-from experiments.field.stored import NotPricedError, stored
+from experiments.field.stored import WORDS, NotPricedError, stored
 from hwmodels import Architecture, DraftCost, catalog, parameters
 from hwmodels.catalog import EntryError, UnknownNameError
 from hwmodels.catalog.entries import shown
@@ -22,23 +22,6 @@ __all__ = ["A_NETWORK", "draft_of", "is_block", "named_architecture", "shape_not
 #: What a draft is called that is a network of its own.
 A_NETWORK = "a small network"
 
-#: Names of the same shapes in the catalog: pattern of a whole name -> the catalog's.
-_SAME_SHAPES = (
-    (r"llama-3(?:\.[013])?-(8b|70b)|llama-(8b|70b)", r"llama-3.1-\1\2"),
-    (r"(?:code)?llama-(?:2-)?7b", "vicuna-7b"),
-    (r"(?:code)?llama-(?:2-)?13b", "llama-2-13b"),
-    (r"vicuna-68m|llama-68m", "llama-68m"),
-    (r"deepseek-(?:r1|v3\.1(?:-terminus)?)", "deepseek-v3"),
-    (r"glm-4\.[67]", "glm-4.5"),
-    (r"kimi-k2\.[567]", "kimi-k2"),
-    (r"qwq-32b", "qwen2.5-32b"),
-    (r"qwen2-([0-9.]+b)", r"qwen2.5-\1"),
-    (r"qwen3\.6-(27b|35b-a3b)", r"qwen3.5-\1"),
-    (r"qwen3-next", "qwen3-next-80b-a3b"),
-    (r"(?:mistral|devstral|magistral)-small(?:-[123](?:\.[0-9])?)?(?:-24b)?", "mistral-small-24b"),
-    (r"minimax-m2\.[0-9]", "minimax-m2"),
-    (r"gemma-4-(?:31b|26b-a4b)-assistant", "gemma-4-12b-assistant"),
-)
 #: What names carry beside the network's: training, packing, files.
 _ENDINGS = re.compile(
     r"-(instruct|chat|it|base|coder|thinking|preview|distill|vl|hf|v0\.[0-9]|v1\.[0-9]|bf16|f16|fp16|fp8|nvfp4|mxfp4|awq|gptq|"
@@ -105,7 +88,7 @@ def _slug(name: str) -> str:
     slug = _BEGINNINGS.sub("", slug.removesuffix(".gguf"))
     while (shorter := _ENDINGS.sub("", slug)) != slug:
         slug = shorter
-    for pattern, same in _SAME_SHAPES:
+    for pattern, same in WORDS["networks"]:
         if (found := re.fullmatch(pattern, slug)) is not None:
             return found.expand(same)
     return slug

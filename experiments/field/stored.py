@@ -8,8 +8,9 @@ import re
 from hwmodels import Architecture, parameters
 from hwmodels.network.architecture import ALL_LAYER_MATRICES, EXPERT_MATRICES, KINDS, uniform_weight_bits
 from hwmodels.numerics.scalars import Leaf
+from hwmodels.tables import read_table
 
-__all__ = ["BESIDES", "SIXTEEN_BITS", "NotPricedError", "Stored", "kv_bits", "stored", "weight_bits"]
+__all__ = ["BESIDES", "SIXTEEN_BITS", "WORDS", "NotPricedError", "Stored", "kv_bits", "stored", "weight_bits"]
 
 #: Between the causes of a row that has several.
 BESIDES = "; besides, "
@@ -58,20 +59,8 @@ SIXTEEN_BITS = Stored(16.0)
 #: After "4-bit": words of scalar formats; codebooks and vectors of 3 bits are read in other ways.
 _PLAINLY = r"(?=[ -]*(?:$|[,;(]|group|gs?[0-9]|quant|affine|weight|integer|awq|gptq|mlx|auto-?round|dwq|bnb|hqq))"
 
-#: Precisions whose bits do not depend on a group; the first that is found counts.
-_KNOWN = (
-    (r"^((torch\.)?(bf16|fp16|f16|bfloat16|float16|half)|16[ -]?bit|unquantized|full precision)\b|^$", SIXTEEN_BITS),
-    (r"^((torch\.)?(fp32|float32|tf32)|32[ -]?bit)\b", Stored(32.0)),
-    (r"nvfp4|\bfp4\b", Stored(4.5, ("nvfp4",))),
-    (r"mxfp4", Stored(4.25, experts_alone=True)),
-    (r"(fp8|float8|e4m3).*(w8a16|weight[ -]only|marlin)", Stored(8.0)),
-    (r"(fp8|float8|e4m3).*block|block.*(fp8|float8|e4m3)", Stored(8.0, ("fp8_block", "fp8"))),
-    (r"fp8|float8|e4m3", Stored(8.0, ("fp8",))),
-    (r"w8a8|smooth[ -]?quant", Stored(8.0, ("sq",))),
-    (r"w8a16|\bint8|\b8[ -]?bit", Stored(8.0)),
-    (r"\bq4f16", Stored(4.5)),  # of MLC: groups of 32 with a scale of 16 bits
-)
-
+#: Words of published rows, by what they name.
+WORDS = read_table(__package__, "words.toml")
 
 #: A part of a precision that is about the LM head, what it says beside the head's name, and that the head is as it was.
 _PARTS = re.compile(r"[+,;]|\b(?:and|with)\b|(?=\b(?:except|without|exclud|but)\w*)")
@@ -99,9 +88,10 @@ def stored(precision: str) -> Stored:
 def _stored(said: str, precision: str) -> Stored:
     """Args: said: of a precision, about one kind of its weights."""
     text = re.sub(r"[(,;+][^(,;+)]*\bkv[^,;)]*\)?", "", said.strip().lower())  # the cache has a width of its own
-    for pattern, found in _KNOWN:
-        if re.search(pattern, text):
-            return found
+    for known in WORDS["precisions"]:
+        if re.search(known["words"], text):
+            fields = {key: value for key, value in known.items() if key != "words"}
+            return Stored(**fields | {"formats": tuple(known.get("formats", ()))})
     block = re.search(r"\b(?:ud-)?i?q([1-8])_(k|[01]|nl|xxs|xs|s|m)(?![a-z0-9])", text)
     if block and (bits := _GGUF.get(f"{block[1]}_{block[2]}")):
         size = re.search(r"([0-9.]*[0-9]) ?g(i?)b\b", text)

@@ -14,7 +14,7 @@ import numpy as np
 from experiments.field.fit import group_of
 from experiments.field.networks import draft_of, named_architecture
 from experiments.field.rows import FieldRow
-from experiments.field.stored import BESIDES, NotPricedError, stored, weight_bits
+from experiments.field.stored import BESIDES, WORDS, NotPricedError, stored, weight_bits
 from hwmodels import Architecture, parameters
 
 __all__ = ["SIMPLEST", "best_lengths", "class_of", "constant_of_others", "errors_of", "summarise"]
@@ -72,26 +72,15 @@ _CLOSE = 0.02
 #: The last of the simplest predictors.
 CONSTANT = "the median speedup of other groups"
 
-#: Class of devices -> words of a device's name, one device or several; the first that fits counts.
-_CLASSES = (
-    ("several GPUs", r"", True),
-    ("GPUs of data centers", r"\b(?:[ab]100|[ah]800|h20|g?[bh][23]00|h100|gh200|l40s?|l4|a10)\b", False),
-    ("GB10", r"\bgb10\b|spark", False),
-    ("NVIDIA, consumer and older", r"nvidia|rtx|gtx|tesla", False),
-    ("Apple", r"apple|\bm[1-5]\b", False),
-    ("AMD", r"amd|radeon|\brx\b|instinct|ryzen|\bmi[0-9]{3}", False),
-    ("other devices", r"", False),
-)
+#: Classes of devices: of several, and by words of a device's name; the first that fits counts.
+_CLASSES = WORDS["classes"]
 
 
 def class_of(row: FieldRow) -> str:
     """The class of a row's device."""
     several, text = row.device_count > 1, row.device.lower()
-    return next(
-        name
-        for name, words, many in _CLASSES
-        if (several if many else re.search(words, text)) or name == "other devices"
-    )
+    fits = lambda one: several if "several" in one else re.search(one["words"], text)
+    return next((one["name"] for one in _CLASSES if fits(one)), _CLASSES[-1]["name"])
 
 
 _CLOCKS = ("cycle_over_step", "cycle_s", "ar_s")
@@ -154,7 +143,7 @@ def summarise(rows: Sequence[FieldRow], answers: Sequence[dict[str, Any]]) -> di
         if answer["predicted_speedup"] is not None and row.speedup is not None and not row.excluded
     ]
     constants, names = constant_of_others(rows), sorted({_name(one.row) for one in scored})
-    classes = {name: [one for one in scored if class_of(one.row) == name] for name, *_ in _CLASSES}
+    classes = {name: [one for one in scored if class_of(one.row) == name] for name in (one["name"] for one in _CLASSES)}
     everything_else = [one for one in scored if class_of(one.row) not in ("several GPUs", "GPUs of data centers")]
     classes |= {"all but data centers": everything_else, "all rows": scored}
     return {

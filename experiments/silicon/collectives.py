@@ -17,6 +17,7 @@ from hwmodels.analysis.calibration.kernel_tables import KernelTableError, TableN
 from hwmodels.analysis.calibration.least_squares import Fit, Parameter, fit, predicted_rows
 from hwmodels.analysis.calibration.report import interval_record, relative_error
 from hwmodels.parallel.collectives import COLLECTIVES, Algorithm, Collective, CollectiveKernel, kernels_time
+from hwmodels.tables import read_table
 from jaxspec.partial_files import to_json, write_text
 from jaxspec.runs.progress import Reporter
 
@@ -86,7 +87,7 @@ def joined(tables: Sequence[CollectiveTable]) -> CollectiveTable:
     return CollectiveTable(of("devices"), of("message_bytes"), of("seconds"))
 
 
-_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_TABLES = read_table(__package__, "collectives.toml")
 
 #: "engine" or the library -> collective -> its algorithms.
 KERNELS: dict[str, dict[Collective, list[Algorithm]]] = _TABLES["kernels"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,6 +44,7 @@ from hwmodels.analysis.calibration.report import (
     some_of,
 )
 from hwmodels.compute.gpu import DISPATCHED_ROWS, GpuGemm
+from hwmodels.tables import read_table
 
 __all__ = ["CACHE_BYTES", "cached_bytes", "in_cache", "rows_from_cache"]
 
@@ -129,7 +129,7 @@ class Calibrated:
 
 
 #: Rows of `catalog.toml`.
-ROWS = tomllib.loads(Path(__file__).with_name("catalog.toml").read_text(encoding="utf-8"))
+ROWS = read_table(__package__, "catalog.toml")
 
 #: Folders of the catalog.
 CATALOG: dict[str, Calibrated] = {

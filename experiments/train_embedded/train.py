@@ -6,7 +6,6 @@ import dataclasses
 import math
 import sysconfig
 import time
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ from optax.contrib import MuonDimensionNumbers, muon
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from hwmodels.networks import ExpertSizes
+from hwmodels.tables import read_table
 from jaxspec.models.blocks import Experts
 from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
@@ -101,7 +101,7 @@ def agreement_lines(agreement: Agreement) -> str:
 
 # The training text: Python's own standard library, less a fixed list of modules that nothing is ever trained on.
 
-_NETWORKS = tomllib.loads(Path(__file__).with_name("networks.toml").read_text(encoding="utf-8"))
+_NETWORKS = read_table(__package__, "networks.toml")
 
 #: Modules that no network here sees, nor their tests: the held-out text.
 HELD_OUT: tuple[str, ...] = tuple(_NETWORKS["held_out"])

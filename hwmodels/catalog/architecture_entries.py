@@ -10,6 +10,7 @@ from hwmodels.catalog.entries import Entry, EntryError, file_text, read_entry, s
 from hwmodels.catalog.forms import GIVEN, written_number
 from hwmodels.network.architecture import Architecture, dense_layers
 from hwmodels.numerics.fields import AMOUNT, AT_LEAST_ONE, CHANCE, COUNT, FLAG, NOT_NEGATIVE, POSITIVE, WHOLE, Rule
+from hwmodels.tables import read_table
 
 __all__ = [
     "ARCHITECTURE_RULES",
@@ -50,44 +51,13 @@ _OPTIONAL = frozenset(
     if field.default is not dataclasses.MISSING and field.name not in ("tied_embeddings", "qk_norm")
 )
 
-#: Sizes of linear attention.
-_LINEAR = ("linear_value_heads", "linear_value_dim", "linear_conv_tokens")
-
 #: What a file may say beside sizes: the longest text that the network is made for,
 POSITIONS = "max_positions"
 
 #: and the name of its tokenizer; "a/b" has the tokens of "a" and further ones behind them.
 TOKENIZER = "tokenizer"
 
-#: (switch, dependents): where the switch is not 0 the dependents must not be either, and the other way round.
-_TOGETHER = (
-    ("num_moe_layers", ("num_experts", "experts_per_token", "expert_intermediate_size")),
-    ("kv_lora_rank", ("rope_head_dim",)),
-    ("num_selecting_layers", ("selected_tokens",)),
-    ("num_index_layers", ("index_heads", "index_head_dim")),
-    ("num_window_layers", ("window_tokens",)),
-    ("num_linear_layers", _LINEAR),
-    ("linear_key_heads", ("linear_key_dim",)),
-)
-#: (field, what it needs): the first may be above 0 only where the second is.
-_NEEDS = (
-    ("shared_intermediate_size", "num_moe_layers"),
-    ("q_lora_rank", "kv_lora_rank"),
-    ("sink_tokens", "num_window_layers"),
-    ("kv_lora_rank", "v_head_dim"),
-    ("num_selecting_layers", "num_index_layers"),
-    ("linear_key_heads", "num_linear_layers"),
-    ("expert_hidden_size", "num_moe_layers"),
-)
-_AT_MOST = (
-    ("num_moe_layers", "num_layers"),
-    ("num_window_layers", "num_layers"),
-    ("num_selecting_layers", "num_layers"),
-    ("num_index_layers", "num_layers"),
-    ("linear_key_heads", "linear_value_heads"),
-    ("experts_per_token", "num_experts"),
-    ("num_kv_heads", "num_heads"),
-)
+_CONSTRAINTS = read_table(__package__, "constraints.toml")
 
 
 def parse_architecture(text: str, *, where: str) -> Entry:
@@ -152,14 +122,14 @@ def checked_architecture(values: Mapping[str, float], *, where: str) -> Architec
         numbers = f"{first} is {sizes[first]:g} and {second} is {sizes[second]:g}"
         return EntryError(f"{where}: {numbers}; {allowed}")
 
-    for small, large in _AT_MOST:
+    for small, large in _CONSTRAINTS["at_most"]:
         if sizes[small] > sizes[large]:
             raise fault(small, large, f"{small} must be at most {large}")
-    for switch, dependents in _TOGETHER:
+    for switch, *dependents in _CONSTRAINTS["together"]:
         for dependent in dependents:
             if (sizes[switch] > 0) != (sizes[dependent] > 0):
                 raise fault(switch, dependent, "both must be 0 or neither")
-    for field, need in _NEEDS:
+    for field, need in _CONSTRAINTS["needs"]:
         if sizes[field] > 0 and not sizes[need] > 0:
             raise fault(field, need, f"{field} above 0 needs {need} above 0")
     if sizes["num_heads"] % sizes["num_kv_heads"]:

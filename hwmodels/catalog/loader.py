@@ -9,7 +9,6 @@ import importlib.resources
 import json
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -44,6 +43,7 @@ from hwmodels.numerics.fields import NOT_NEGATIVE
 from hwmodels.numerics.scalars import Leaf
 from hwmodels.registry import Registry
 from hwmodels.speculation.engine_logs import EngineTerms
+from hwmodels.tables import read_table
 
 _ENGINE_TERMS = tuple(field.name for field in dataclasses.fields(EngineTerms))
 #: Terms that an engine's file may leave out; they are 0 then.
@@ -388,10 +388,9 @@ def kernels_engine(name: str, engine: str | None) -> str | None:
 
 @functools.cache
 def _lenders() -> dict[str, LentKernels]:
-    text = (importlib.resources.files("hwmodels.catalog") / "lent_kernels.toml").read_text(encoding="utf-8")
     return {
         device: LentKernels(gpu, float(count), entry["source"])
-        for gpu, entry in tomllib.loads(text).items()
+        for gpu, entry in read_table(__package__, "lent_kernels.toml").items()
         for device, count in entry["multiprocessors"].items()
     }
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.resources
-import tomllib
 from typing import Any, NamedTuple
+
+from hwmodels.tables import read_table
 
 __all__ = [
     "AREA_FACTORS",
@@ -33,9 +33,7 @@ class Interface(NamedTuple):
     control_m2: float  # at 7 nm
 
 
-_PRINTED: dict[str, dict[str, Any]] = tomllib.loads(
-    importlib.resources.files("hwmodels.chip").joinpath("published.toml").read_text(encoding="utf-8")
-)
+_PRINTED: dict[str, dict[str, Any]] = read_table(__package__, "published.toml")
 
 
 def _by_number(name: str) -> dict[int, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from hwmodels.catalog.entries import EntryError
 from hwmodels.networks.keys import is_off
 from hwmodels.networks.settings import LARGEST_SIZE, shown
+from hwmodels.tables import read_table
 
 __all__ = ["DraftHead", "draft_head"]
 
@@ -35,26 +36,11 @@ class DraftHead:
     @property
     def layers(self) -> dict[str, Any]:
         """A decoder's config.json of its layers, without the keys that mark a head."""
-        signs = {key for *_, keys in _KINDS for key in keys} | {"architectures", "model_type"}
+        signs = {key for kind in _KINDS for key in kind["keys"]} | {"architectures", "model_type"}
         return {key: value for key, value in self.sizes.items() if key not in signs and not isinstance(value, Mapping)}
 
 
-#: Title, kind that it is priced as, names of classes and types, keys; the first that fits.
-_KINDS: tuple[tuple[str, str | None, str, tuple[str, ...]], ...] = (
-    ("a DFlash head", None, r"dflash|dspark", ("dflash_config", "target_layer_ids")),
-    ("a P-EAGLE head", None, r"(^|[^a-z])p_?-?eagle|peagle|parallel_?eagle", ("ptd_token_id", "pard_token")),
-    ("a Medusa head", "medusa", r"medusa", ("medusa_num_heads", "medusa_num_layers")),
-    ("a Hydra head", None, r"hydra", ("hydra_num_heads", "hydra_num_layers")),
-    ("an MLP speculator", None, r"(mlp|lstm|arctic)_?-?speculator", ("speculator_width", "n_predict")),
-    ("a ReDrafter head", None, r"re_?drafter|recurrent_?drafter", ("redrafter_num_layers",)),
-    (
-        *("an EAGLE-3 head", "eagle3", r"eagle_?-?3"),
-        ("draft_vocab_size", "eagle_aux_hidden_state_layer_ids", "norm_before_residual", "target_hidden_size"),
-    ),
-    ("an EAGLE head", "eagle", r"eagle", ("eagle_config", "truncated_vocab_size")),
-    ("a head of multi-token prediction", "mtp", r"mtp|nextn", ()),
-    ("a draft head", None, r"speculator|draft", ("speculators_config", "speculators_model_type")),
-)
+_KINDS = read_table(__package__, "heads.toml")["heads"]
 
 
 def draft_head(raw: Any) -> DraftHead | None:
@@ -72,9 +58,10 @@ def draft_head(raw: Any) -> DraftHead | None:
         for text in (value if isinstance(value, list) else [value])
         if isinstance(text, str)
     ]
-    for title, drafts_as, pattern, keys in _KINDS:
-        named = next((f"{key} {text!r}" for key, text in listed if re.search(pattern, text.lower())), None)
-        keyed = next((f"{key} {shown(raw[key])}" for key in keys if not is_off(raw.get(key))), None)
+    for kind in _KINDS:
+        title, drafts_as = kind["title"], kind.get("drafts_as")
+        named = next((f"{key} {text!r}" for key, text in listed if re.search(kind["names"], text.lower())), None)
+        keyed = next((f"{key} {shown(raw[key])}" for key in kind["keys"] if not is_off(raw.get(key))), None)
         if drafts_as == "mtp" and not is_off(further := raw.get("num_nextn_predict_layers")):
             # An exported head has no other layers.
             keyed = f"num_nextn_predict_layers {shown(further)}" if further == raw.get("num_hidden_layers") else None

@@ -7,19 +7,18 @@ is dropped in silence. A value that turns a feature off needs no list.
 from __future__ import annotations
 
 import functools
-import importlib.resources
 import re
-import tomllib
 from collections.abc import Collection, Mapping
 from fnmatch import translate
 from typing import Any
 
 from hwmodels.networks.family import Family, Setting
 from hwmodels.networks.settings import shown
+from hwmodels.tables import read_table
 
 __all__ = ["IRRELEVANT", "ORDINARY", "announced", "irrelevance", "is_off", "keys_of", "unknown_keys"]
 
-_LISTS = tomllib.loads(importlib.resources.files(__package__).joinpath("keys.toml").read_text(encoding="utf-8"))
+_LISTS = read_table(__package__, "keys.toml")
 
 #: Reason why a key cannot change what a step costs -> names, or globs of names, of any family.
 ORDINARY: dict[str, list[str]] = _LISTS["ordinary"]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.resources
-import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["TENSORS", "merged_tables"]
+from hwmodels.tables import read_table
 
-_TEXT = importlib.resources.files(__package__).joinpath("families", "tensors.toml").read_text(encoding="utf-8")
+__all__ = ["TENSORS", "merged_tables"]
 
 #: Name of a table -> its entries, with those of the tables that it is like.
 TENSORS: dict[str, dict[str, Any]] = {}
@@ -23,7 +21,7 @@ def merged_tables(tables: str | Mapping[str, Any] | tuple[Any, ...]) -> dict[str
     return entries
 
 
-for _name, _table in tomllib.loads(_TEXT).items():
+for _name, _table in read_table(__package__, "families", "tensors.toml").items():
     _like = _table.pop("like", ())
     _own = {key: tuple(value) if isinstance(value, list) else value for key, value in _table.items()}
     TENSORS[_name] = merged_tables(tuple(_like) if isinstance(_like, list) else _like) | _own

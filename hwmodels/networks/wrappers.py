@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.resources
-import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hwmodels.networks.families import family_called
 from hwmodels.networks.family import Running
+from hwmodels.tables import read_table
 
 __all__ = ["STATED", "WRAPPERS", "Naming", "Wrapper", "nested_in", "nested_text", "text_config", "wrapper_of"]
 
@@ -76,7 +75,7 @@ class Wrapper:
         return max(self.namings, key=share)
 
 
-_TABLE = tomllib.loads(importlib.resources.files(__package__).joinpath("wrappers.toml").read_text(encoding="utf-8"))
+_TABLE = read_table(__package__, "wrappers.toml")
 _NAMINGS = {name: Naming(row["text"], tuple(row["others"])) for name, row in _TABLE["namings"].items()}
 
 #: `model_type` of config.json -> how the text decoder is kept.

@@ -44,6 +44,7 @@ from hwmodels.numerics.fields import NOT_NEGATIVE, number
 from hwmodels.numerics.scalars import Leaf, Number, as_float, same_rank
 from hwmodels.speculation.draft_cost import DraftCost
 from hwmodels.speculation.plan import Plan
+from hwmodels.tables import read_table
 
 __all__ = ["NO_ENGINE", "EngineLogError", "EngineTerms", "LoggedAcceptance", "engine_time", "read_engine_log"]
 
@@ -126,27 +127,11 @@ def prompts_time(terms: EngineTerms, target: Architecture, tokens: Number, devic
     return of_weight * weights * tokens / devices
 
 
-_NUMBER = r"(\d+(?:\.\d+)?)"
-
-#: Words before a mean length, and before shares of cycles by position.
-_MEAN = r"(?:mean (?:acceptance )?len(?:gth)?|#mean acc len|accept(?:ance)? len(?:gth)?)\s*[:=]\s*"
-_BY_POSITION = (
-    r"(?:per-position acceptance rate|acceptance rate per position|#acc rate/pos|acc per pos)\s*[:=]\s*[(\[]?\s*"
-)
-
-#: What a line may say, by field: numbers that follow these words.
-_SAID = {
-    "mean": rf"{_MEAN}{_NUMBER}",
-    "accepted": r"(?:\bAccepted: (\d+) tokens|\(\s*(\d+) accepted /|#acc tokens\s*=\s*(\d+)|accepted tokens: (\d+))",
-    "drafted": (
-        r"(?:\bDrafted: (\d+) tokens|accepted /\s*(\d+) generated|#gen tokens\s*=\s*(\d+)|draft tokens(?: tokens)?: (\d+))"
-    ),
-    "emitted": r"Number of emitted tokens(?: tokens)?: (\d+)",
-    "length": r"Number of speculative tokens: (\d+)",
-    "drafts": r"#gen drafts\s*=\s*(\d+)",
-    "running": r"#running-req: (\d+)",
-}
-_FIELDS = {name: re.compile(words, re.IGNORECASE) for name, words in _SAID.items()}
+_PRINTED = read_table(__package__, "engine_logs.toml")
+_MEAN, _BY_POSITION = (_PRINTED["before"][name] for name in ("mean", "shares"))
+_LINES = {"mean": rf"{_MEAN}(\d+(?:\.\d+)?)", **_PRINTED["lines"]}
+_FIELDS = {name: re.compile(words, re.IGNORECASE) for name, words in _LINES.items()}
+_OF_REQUESTS: dict[str, list[str]] = _PRINTED["requests"]
 
 #: Shares of cycles by position.
 _SHARES = re.compile(rf"{_BY_POSITION}(\d*\.?\d+(?:\s*,\s*\d*\.?\d+)*)", re.IGNORECASE)
@@ -159,16 +144,6 @@ _STATISTICS = re.compile(r"statistics\s+([\w-]+):")
 
 #: Fields of which a line must have one.
 _NEEDED = {"mean", "shares", "accepted", "emitted"}
-
-#: What responses say of a request, by field: names that engines and their versions give it. Cycles come first.
-_OF_REQUESTS = {
-    "drafts": ("num_spec_steps", "spec_verify_ct"),
-    "accepted": ("num_accepted_draft_tokens", "spec_accept_token_num", "spec_num_correct_drafts"),
-    "drafted": ("num_draft_tokens", "spec_draft_token_num", "spec_num_proposed_drafts"),
-    "length": ("num_spec_tokens",),
-    "histogram": ("acceptance_histogram", "spec_accept_histogram", "spec_correct_drafts_histogram"),
-    "tokens": ("completion_tokens",),
-}
 
 #: Draft length among the arguments that a server prints when it starts.
 _LENGTHS = re.compile(r"(?:speculative_num_steps|num_speculative_tokens|num_spec_tokens)[\"']?\s*[=:]\s*(\d+)")

@@ -10,9 +10,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from experiments.papers.elmoe3d.printed import MODELS
+from hwmodels.tables import read_table
 
 __all__ = [
     "BOUNDS",
+    "COMMITTED",
     "EMBEDDING_INSIDE",
     "MODEL",
     "ONE_RULE",
@@ -44,27 +46,12 @@ class Fitted:
     fading: Float[Array, "*row"]  # of locality, by the number of requests
 
 
-#: Where the search starts, by field.
-STARTS = {
-    "locality": 0.3,
-    "independence": 0.85,
-    "verified_tokens": 6.0,
-    "draft_share": 0.65,
-    "speculative_independence": 0.7,
-    "speculative_locality": 0.3,
-    "fading": 0.9,
-}
+_SEARCH = read_table(__package__, "data", "search.toml")
 
-#: Ends of the search. No more independent tokens than there are requests or nodes.
-BOUNDS = {
-    "locality": (0.02, 1.0),
-    "independence": (0.3, 1.0),
-    "verified_tokens": (1.0, 40.0),
-    "draft_share": (0.1, 1.5),
-    "speculative_independence": (0.1, 1.0),
-    "speculative_locality": (0.02, 1.0),
-    "fading": (0.01, 8.0),
-}
+#: By field: where the search starts, its ends, and the numbers as they were fitted first.
+STARTS, BOUNDS, COMMITTED = (
+    {field: row[key] for field, row in _SEARCH.items()} for key in ("start", "bounds", "committed")
+)
 
 PER_MODEL = ("locality", "independence", "verified_tokens")
 

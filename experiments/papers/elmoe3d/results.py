@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import least_squares
 
-from experiments.papers.elmoe3d.fitted import BOUNDS, MODEL, STARTS, Fitted, Variant, from_names, names_of
+from experiments.papers.elmoe3d.fitted import BOUNDS, COMMITTED, MODEL, STARTS, Fitted, Variant, from_names, names_of
 from experiments.papers.elmoe3d.model import Speedups, all_speedups, speedups
 from experiments.papers.elmoe3d.printed import CAPACITIES, METHODS, TableThree, table_three
 
@@ -28,18 +28,6 @@ _SCALE_TOGETHER = 0.05
 
 #: Of the search's slopes, in parts of the start: wide enough for tiles, which are counted whole.
 _STEP = 0.02
-
-
-#: Numbers of the model, as it was fitted first: where the search of variants starts, and what a new fit is checked against.
-COMMITTED = {
-    "locality": (0.245, 0.384, 0.558, 0.197),
-    "independence": (0.822, 0.951, 0.979, 0.711),
-    "verified_tokens": (4.79, 9.66, 13.3, 2.984),
-    "draft_share": 0.603,
-    "speculative_independence": 0.690,
-    "speculative_locality": 0.292,
-    "fading": 0.858,
-}
 
 
 class Fit(NamedTuple):

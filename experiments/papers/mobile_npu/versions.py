@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from hwmodels import Architecture, Device, catalog, uniform_weight_bits
 from hwmodels.compute.matrix_vector_npu import MatrixVectorNpu
 from hwmodels.compute.vector_array import Polynomial, polynomial_steps
 from hwmodels.compute.weight_layouts import CoalescedGroups, ScatteredGroups, TileGroups, Unconverted
+from hwmodels.tables import read_table
 
 __all__ = [
     "CONTEXT",
@@ -86,7 +86,7 @@ MODELS = {
 LARGER = {"Qwen2.5-7B": "qwen2.5-7b"}
 
 #: Vector instructions of a pass over 4-bit codes: of a full register, and of a group alone.
-INSTRUCTIONS: dict[str, dict[str, int]] = tomllib.loads((DATA / "instructions.toml").read_text(encoding="utf-8"))
+INSTRUCTIONS: dict[str, dict[str, int]] = read_table(__package__, "data", "instructions.toml")
 
 
 class Fitted(NamedTuple):

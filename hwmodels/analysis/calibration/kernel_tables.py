@@ -12,12 +12,13 @@ import dataclasses
 import functools
 import importlib.resources
 import re
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+
+from hwmodels.tables import read_table
 
 __all__ = [
     "EVEN",
@@ -171,9 +172,7 @@ KERNEL_FORMATS = {
 FORMAT_BITS = {name: one.weight_bits for name, one in KERNEL_FORMATS.items() if one.activation_bytes == 2.0}
 
 #: System -> its multiprocessors and second-level cache, as far as they are known.
-SYSTEMS: dict[str, dict[str, int]] = tomllib.loads(
-    importlib.resources.files("hwmodels.analysis.calibration").joinpath("systems.toml").read_text("utf-8")
-)
+SYSTEMS: dict[str, dict[str, int]] = read_table(__package__, "systems.toml")
 
 _FILES = {
     "gemm": "gemm_perf.parquet",

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib.resources
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -20,6 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+
+from hwmodels.tables import read_table
 
 __all__ = ["Fit", "Interval", "Parameter", "UnitFit", "fit", "parameters_of", "predicted_rows"]
 
@@ -61,15 +61,12 @@ class Parameter:
             )
 
 
-@functools.cache
-def _parameters() -> Mapping[str, Mapping[str, Sequence[float]]]:
-    text = importlib.resources.files("hwmodels.analysis.calibration").joinpath("parameters.toml").read_text("utf-8")
-    return tomllib.loads(text)
+_PARAMETERS = read_table(__package__, "parameters.toml")
 
 
 def parameters_of(kernels: str) -> tuple[Parameter, ...]:
     """What is fitted for kernels of a kind, a table of `parameters.toml`."""
-    return tuple(Parameter(name, *numbers) for name, numbers in _parameters()[kernels].items())
+    return tuple(Parameter(name, *numbers) for name, numbers in _PARAMETERS[kernels].items())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import importlib.resources
 import json
-import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ from hwmodels.networks.families import beyond
 from hwmodels.networks.family import Experts, Family, Rotary, RouterRule, Running, Setting, Windows
 from hwmodels.networks.tensor_names import merged_tables
 from hwmodels.registry import Registry
+from hwmodels.tables import read_table
 
 __all__ = ["FAMILIES", "family_called"]
 
@@ -29,14 +29,12 @@ def _accept(name: str, family: Any) -> Family:
     return family
 
 
-def _beside(name: str) -> str:
-    return importlib.resources.files(__name__).joinpath(name).read_text(encoding="utf-8")
-
-
 #: Family -> what its configuration class has where a file lacks a key.
-_DEFAULTS: Mapping[str, Mapping[str, Any]] = json.loads(_beside("defaults.json"))
+_DEFAULTS: Mapping[str, Mapping[str, Any]] = json.loads(
+    importlib.resources.files(__name__).joinpath("defaults.json").read_text(encoding="utf-8")
+)
 
-_ROWS = tomllib.loads(_beside("families.toml"))
+_ROWS = read_table(__package__, "families.toml")
 _SHARED = _ROWS.pop("like")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.stats import rankdata
 
+from experiments.command_line import run_and_write
 from experiments.field.summary import errors_of
 from experiments.host_speedups.run import BATCHES, LENGTHS, Host, groups, measure
 from hwmodels.analysis.uncertainty.cycle_errors import COVERAGE
 from jaxspec.errors import InputError
 from jaxspec.host.measuring import machine_name
 from jaxspec.host.stopwatch import BELIEVABLE
-from jaxspec.partial_files import to_json, write_text
 from jaxspec.report.formatting import NOT_KNOWN, fixed
 from jaxspec.report.terminal import Table, new_console, say
 from jaxspec.results.network_results import LOST_IN_NOISE
@@ -179,37 +178,35 @@ _EPILOG = """\
 """
 
 
-def main() -> int:
+def main() -> None:
     """Predict, time, compare, show, write; exit code 2 where something cannot be used."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
         prog="python -m experiments.host_speedups", description=__doc__, epilog=_EPILOG, formatter_class=form
     )
-    parser.add_argument("--device", required=True, metavar="FILE", help="device file of this machine")
-    parser.add_argument("--out", type=Path, default=Path("runs/host_speedups"), help="folder of predictions and times")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every row and the summary there")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw predicted against measured (png, svg, pdf)")
-    parser.add_argument("--repeats", type=int, help=f"rounds of the clock (default: {REPEATS}; quick: 3)")
-    parser.add_argument("--output-tokens", type=int, default=64, help="tokens decoded per prompt (default: 64)")
-    parser.add_argument("--quick", action="store_true", help="chains of 1, 4 and 8, one prompt at a time, no trees")
-    arguments = parser.parse_args()
-    try:
-        result = run(
-            arguments.device,
-            arguments.out,
-            repeats=arguments.repeats or (3 if arguments.quick else REPEATS),
-            output_tokens=arguments.output_tokens,
-            quick=arguments.quick,
-        )
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
-    show(result)
-    if arguments.plot:
-        draw(result["rows"]).savefig(arguments.plot, dpi=150)
-    if arguments.json:
-        write_text(arguments.json, to_json(result))
-    return 0
+    option = parser.add_argument
+    option("--device", required=True, metavar="FILE", help="device file of this machine")
+    option(
+        "--out", dest="folder", type=Path, default=Path("runs/host_speedups"), help="folder of predictions and times"
+    )
+    option("--json", type=Path, metavar="FILE", help="write every row and the summary there")
+    option("--plot", dest="out", type=Path, metavar="FILE", help="draw predicted against measured (png, svg, pdf)")
+    option("--repeats", type=int, help=f"rounds of the clock (default: {REPEATS}; quick: 3)")
+    option("--output-tokens", type=int, default=64, help="tokens decoded per prompt (default: 64)")
+    option("--quick", action="store_true", help="chains of 1, 4 and 8, one prompt at a time, no trees")
+    args = parser.parse_args()
+    numbers = {
+        "repeats": args.repeats or (3 if args.quick else REPEATS),
+        "output_tokens": args.output_tokens,
+        "quick": args.quick,
+    }
+    run_and_write(
+        parser,
+        args,
+        lambda: run(args.device, args.folder, **numbers),
+        show,
+        lambda result, path: draw(result["rows"]).savefig(path, dpi=150),
+    )
 
 
 def run(device: str, folder: Path, *, repeats: int, output_tokens: int, quick: bool = False) -> dict[str, Any]:
@@ -223,7 +220,6 @@ def run(device: str, folder: Path, *, repeats: int, output_tokens: int, quick: b
         for row in measure(host, every, folder, repeats=repeats, output_tokens=output_tokens, reporter=Reporter())
     ]
     return {
-        "schema_version": 1,
         "machine": machine_name(),
         "device": device,
         "engine_terms": dataclasses.asdict(host.terms),
@@ -305,4 +301,4 @@ def _percent(share: float | None, form: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -81,6 +81,13 @@ def file_text(given: Any) -> str | None:
         raise EntryError(f"{place}: is no text in UTF-8 ({error}); give the path of a TOML file") from error
 
 
+def checked_table(value: Any, name: str, where: str) -> dict[str, Any]:
+    """A table of a file. Args: name: of the table. where: of the file, for messages. Raises EntryError: it is none."""
+    if not isinstance(value, dict):
+        raise EntryError(f"{where}: {name} is {shown(value)}; it must be a table: write [{name}] above its fields")
+    return value
+
+
 def titled_document(text: str, where: str) -> tuple[str, dict[str, Any]]:
     """A file's title and the rest of its content. Raises EntryError: not valid TOML, or no title."""
     try:
@@ -150,10 +157,8 @@ def _flatten(document: dict[str, Any], tables: set[str], where: str) -> dict[str
     for key, content in document.items():
         if key not in tables:
             fields[key] = content
-        elif isinstance(content, dict):
-            fields |= {f"{key}.{name}": field for name, field in content.items()}
         else:
-            raise EntryError(f"{where}: {key} is {shown(content)}; it must be a table: write [{key}] above its fields")
+            fields |= {f"{key}.{name}": field for name, field in checked_table(content, key, where).items()}
     return fields
 
 

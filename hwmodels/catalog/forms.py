@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hwmodels.catalog.entries import EntryError, near_matches, read_source, read_value, shown
+from hwmodels.catalog.entries import EntryError, checked_table, near_matches, read_source, read_value, shown
 from hwmodels.numerics.fields import FLAG, Rule
 
 __all__ = ["GIVEN", "Form", "TableReader", "form_of", "named_rules", "written", "written_number"]
@@ -138,10 +138,7 @@ class TableReader:
         Raises:
             EntryError: a key unknown or missing; a value that breaks its rule; a source missing.
         """
-        if not isinstance(table, dict):
-            raise EntryError(
-                f"{self.where}: {prefix} is {shown(table)}; it must be a table: write [{prefix}] above its fields"
-            )
+        checked_table(table, prefix, self.where)
         dot = f"{prefix}." if prefix else ""
         numbers = {**form.required, **form.optional}
         allowed = (*form.required, *form.optional, *form.flags, *form.texts, *form.tables, *form.variants)
@@ -180,11 +177,7 @@ class TableReader:
 
     def read_variant(self, table: Any, kinds: Mapping[str, Form], prefix: str) -> Any:
         """The tree of a table that names which of several kinds it is. Raises EntryError: see `read`; no or another kind."""
-        if not isinstance(table, dict):
-            raise EntryError(
-                f"{self.where}: {prefix} is {shown(table)}; it must be a table: write [{prefix}] above its fields"
-            )
-        kind = table.get("kind")
+        kind = checked_table(table, prefix, self.where).get("kind")
         if not isinstance(kind, str) or kind not in kinds:
             near = near_matches(kind, kinds) if isinstance(kind, str) else ""
             raise EntryError(f"{self.where}: {prefix}.kind is {shown(kind)};{near} allowed: {', '.join(kinds)}")

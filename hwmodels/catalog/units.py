@@ -13,7 +13,16 @@ from typing import Any
 from hwmodels.analysis.design_point import leaf_names
 from hwmodels.catalog.calibrated import calibrated_unit
 from hwmodels.catalog.calibrations import calibrated_names, calibration_record
-from hwmodels.catalog.entries import LARGEST, SMALLEST, EntryError, near_matches, read_source, read_value, shown
+from hwmodels.catalog.entries import (
+    LARGEST,
+    SMALLEST,
+    EntryError,
+    checked_table,
+    near_matches,
+    read_source,
+    read_value,
+    shown,
+)
 from hwmodels.catalog.forms import GIVEN, Form, TableReader, form_of, written, written_number
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
 from hwmodels.compute.fpga_array import FpgaArray
@@ -97,9 +106,7 @@ def read_measured_host(reader: TableReader, table: dict[str, Any]) -> MeasuredHo
 def _format(reader: TableReader, name: str, table: Any) -> tuple[float, str, HostProducts, RowCosts | None]:
     prefix = f"{_NAME}.formats.{name}"
     where = f"{reader.where}: {prefix}"
-    if not isinstance(table, dict):
-        raise EntryError(f"{where} is {shown(table)}; it must be a table: write [{prefix}] above its fields")
-    rest = dict(table)
+    rest = dict(checked_table(table, prefix, reader.where))
     costs, bits = (
         rest.pop("row_costs", None),
         read_value(rest.pop("weight_bits", None), POSITIVE, f"{where}.weight_bits"),
@@ -221,9 +228,7 @@ def read_unit(reader: TableReader, table: Any) -> ComputeUnit:
     Raises:
         EntryError: no table, or of a kind that is not registered; what the kind's reader raises.
     """
-    if not isinstance(table, dict):
-        raise EntryError(f"{reader.where}: matrix_unit is {shown(table)}; it must be a table: write [matrix_unit]")
-    table = dict(table)
+    table = dict(checked_table(table, "matrix_unit", reader.where))
     kind = table.pop("kind", None)
     if not isinstance(kind, str) or kind not in UNITS:
         near = near_matches(kind, UNITS) if isinstance(kind, str) else ""

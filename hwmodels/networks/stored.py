@@ -141,31 +141,23 @@ def _modelopt_form(algorithm: Any, group: Any) -> _Form:
     if not isinstance(algorithm, str):
         raise UnpricedFormError(f"quant_algo {shown(algorithm)}")
     group_of_128 = 128 if group is None else group
+    same = dict.fromkeys
     known: dict[str, Callable[[], _Form]] = {
         "FP8": lambda: _plain("FP8", 8.0, "fp8"),
         "FP8_PER_CHANNEL_PER_TOKEN": lambda: _channels("FP8 with a scale for each channel", 8.0, "fp8", 32.0),
-        "FP8_PB_WO": lambda: _fp8({"weight_block_size": [128, 128]}),
-        "FP8_BLOCK_SCALES": lambda: _fp8({"weight_block_size": [128, 128]}),
-        "FP8_PB_REAL": lambda: _fp8({"weight_block_size": [128, 128]}),
-        "NVFP4": lambda: _nvfp4(group),
-        "NVFP4_AWQ": lambda: _nvfp4(group),
-        "NVFP4_SVDQUANT": lambda: _nvfp4(group),
-        "W4A16_NVFP4": lambda: _nvfp4(group, None),
-        "W4A8_NVFP4_FP8": lambda: _nvfp4(group, None),
-        "MXFP4": lambda: _MXFP4,
-        "W4A8_MXFP4_FP8": lambda: _MXFP4,
-        "W4A16_MXFP4": lambda: _MXFP4,
+        **same(("FP8_PB_WO", "FP8_BLOCK_SCALES", "FP8_PB_REAL"), lambda: _fp8({"weight_block_size": [128, 128]})),
+        **same(("NVFP4", "NVFP4_AWQ", "NVFP4_SVDQUANT"), lambda: _nvfp4(group)),
+        **same(("W4A16_NVFP4", "W4A8_NVFP4_FP8"), lambda: _nvfp4(group, None)),
+        **same(("MXFP4", "W4A8_MXFP4_FP8", "W4A16_MXFP4"), lambda: _MXFP4),
         "MXFP8": lambda: _MXFP8,
-        "W4A16_AWQ": lambda: _grouped("INT4", 4.0, group_of_128),
-        "INT4_AWQ": lambda: _grouped("INT4", 4.0, group_of_128),
-        "W4A8_AWQ": lambda: _grouped("INT4", 4.0, group_of_128),
+        **same(("W4A16_AWQ", "INT4_AWQ", "W4A8_AWQ", "W4A16_GPTQ"), lambda: _grouped("INT4", 4.0, group_of_128)),
         "W4A16": lambda: _grouped("INT4", 4.0, group),
-        "W4A16_GPTQ": lambda: _grouped("INT4", 4.0, group_of_128),
         "W8A16": lambda: _channels("INT8 with a scale for each channel", 8.0),
         "W8A16_GPTQ": lambda: _grouped("INT8", 8.0, group_of_128),
-        "W8A8_SQ_PER_CHANNEL": lambda: _channels("INT8 W8A8", 8.0, "sq", 32.0),
-        "W8A8_SQ_PER_CHANNEL_PER_TOKEN_PLUGIN": lambda: _channels("INT8 W8A8", 8.0, "sq", 32.0),
-        "INT8_SQ": lambda: _channels("INT8 W8A8", 8.0, "sq", 32.0),
+        **same(
+            ("W8A8_SQ_PER_CHANNEL", "W8A8_SQ_PER_CHANNEL_PER_TOKEN_PLUGIN", "INT8_SQ"),
+            lambda: _channels("INT8 W8A8", 8.0, "sq", 32.0),
+        ),
     }
     make = known.get(algorithm.upper())
     if make is None:
@@ -300,14 +292,9 @@ _METHODS: dict[str, Callable[[Mapping[str, Any]], _Recipe]] = {
         [(None, _channels("FP8 with a scale for each channel", 8.0, "fp8", 32.0))], [*_left_out(raw), "lm_head"]
     ),
     "mxfp4": lambda raw: _Recipe([(["experts"], _MXFP4)], _left_out(raw)),
-    "gptq": _integers,
-    "awq": _integers,
-    "auto-round": _integers,
-    "intel/auto-round": _integers,
+    **dict.fromkeys(("gptq", "awq", "auto-round", "intel/auto-round"), _integers),
     "compressed-tensors": _compressed_tensors,
-    "modelopt": _modelopt,
-    "modelopt_fp4": _modelopt,
-    "modelopt_mixed": _modelopt,
+    **dict.fromkeys(("modelopt", "modelopt_fp4", "modelopt_mixed"), _modelopt),
     "bitsandbytes": _bitsandbytes,
     "hqq": _hqq,
     "eetq": lambda raw: _Recipe([(None, _channels("INT8 (eetq)", 8.0))], [*_left_out(raw), "lm_head"]),

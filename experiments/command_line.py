@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from jaxspec.errors import InputError, one_line
 from jaxspec.partial_files import to_json, write_text
+from jaxspec.report.terminal import Table, new_console
 
-__all__ = ["add_outputs", "run_and_write"]
+__all__ = ["add_outputs", "print_table", "run_and_write"]
 
 
 def add_outputs(parser: argparse.ArgumentParser, *, plots: bool = True) -> None:
@@ -18,6 +19,18 @@ def add_outputs(parser: argparse.ArgumentParser, *, plots: bool = True) -> None:
     parser.add_argument("--json", type=Path)
     if plots:
         parser.add_argument("--out", type=Path, help="folder for the plots; none are drawn without it")
+
+
+def print_table(
+    title: str, headings: Iterable[str], rows: Iterable[Iterable[str]], *, caption: str = "", left: int = 1
+) -> None:
+    """A table on standard output, whose first columns are aligned to the left, numbers to the right."""
+    table = Table(title, caption)
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if place < left else "right")
+    for row in rows:
+        table.add_row(*row)
+    new_console().print(table)
 
 
 def run_and_write(

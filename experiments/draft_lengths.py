@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
-from experiments.command_line import add_outputs, run_and_write
+from experiments.command_line import add_outputs, print_table, run_and_write
 from hwmodels import AcceptanceTrace, TraceError, read_trace
 from hwmodels.speculation.draft_policies import (
     AdditiveLength,
@@ -33,7 +33,6 @@ from hwmodels.speculation.draft_policies import (
 )
 from jaxspec.errors import InputError
 from jaxspec.report.figure_style import BLUE, VERMILLION, legend_below, new_figure, styled
-from jaxspec.report.terminal import Table, new_console
 from jaxspec.studies.advise.config import LOOKUP, AdviseConfig
 from jaxspec.studies.advise.inputs import DraftAcceptance, measured_kernels, named_draft, read_widths
 from jaxspec.studies.advise.pricing import price_advice
@@ -206,16 +205,13 @@ def run(path: str, drafters: tuple[str, ...], settings: Settings) -> dict[str, A
 
 def show(result: dict[str, Any]) -> None:
     """A table for each data set."""
-    console = new_console()
     for dataset, rules in result["speedups"].items():
-        table = Table(title=f"{dataset}: speedup over no draft by batch, {rules['requests']} requests (predicted)")
-        table.add_column("rule")
-        for batch in result["settings"]["batches"]:
-            table.add_column(str(batch), justify="right")
-        for rule, numbers in rules.items():
-            if rule != "requests":
-                table.add_row(rule, *(f"{speedup:.2f}" for speedup in numbers["speedup"]))
-        console.print(table)
+        speedups = {rule: numbers["speedup"] for rule, numbers in rules.items() if rule != "requests"}
+        print_table(
+            f"{dataset}: speedup over no draft by batch, {rules['requests']} requests (predicted)",
+            ["rule", *map(str, result["settings"]["batches"])],
+            ([rule, *(f"{speedup:.2f}" for speedup in some)] for rule, some in speedups.items()),
+        )
 
 
 def plot(result: dict[str, Any], folder: Path) -> None:

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.command_line import print_table
 from jaxspec.models.chat_template import load_chat_template
 from jaxspec.models.embedded import model_place
 from jaxspec.models.special_tokens import end_tokens
 from jaxspec.models.stored import as_computed
 from jaxspec.partial_files import to_json, write_text
-from jaxspec.report.terminal import Table, new_console
 from jaxspec.runs import Reporter
 from jaxspec.runs.run_index import versions
 from jaxspec.speculate import GREEDY
@@ -188,12 +188,8 @@ def cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 def show(rows: Sequence[dict[str, Any]]) -> None:
     """A table on standard output."""
-    table = Table(title="measured: acceptance, counted tokens per cycle; predicted: their prediction and the speedup")
-    for place, heading in enumerate(HEADINGS):
-        table.add_column(heading, justify="left" if place < 4 else "right")
-    for row in rows:
-        table.add_row(*cells(row))
-    new_console().print(table)
+    title = "measured: acceptance, counted tokens per cycle; predicted: their prediction and the speedup"
+    print_table(title, HEADINGS, map(cells, rows), left=4)
 
 
 #: Between these lines of a page its table is written anew.

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from experiments.benchmarks.cases import CASES
+from experiments.command_line import print_table
 from jaxspec.partial_files import to_json, write_text
-from jaxspec.report.terminal import Table, new_console
 
 
 def main() -> None:
@@ -25,16 +25,16 @@ def main() -> None:
             rows += measured if isinstance(measured, list) else [measured]
         except Exception as error:  # a failed benchmark is a result too
             rows.append({"name": name, "failed": f"{type(error).__name__}: {error}"})
-    table = Table(title="Benchmarks: ours beside a peer in the same run; compile time left out, but for cold starts")
-    for column in ("name", "workload", "ours", "peer", "unit", "ratio", "peer name"):
-        table.add_column(column)
-    for row in rows:
-        if "failed" in row:
-            table.add_row(row["name"], row["failed"])
-        else:
-            numbers = (f"{row['ours']:.4g}", f"{row['peer']:.4g}", row["unit"], f"{row['ratio']:.3g}")
-            table.add_row(row["name"], row["workload"], *numbers, row["peer_name"])
-    new_console().print(table)
+    shown = lambda row: (f"{row['ours']:.4g}", f"{row['peer']:.4g}", row["unit"], f"{row['ratio']:.3g}")
+    cells = (
+        (row["name"], row["failed"])
+        if "failed" in row
+        else (row["name"], row["workload"], *shown(row), row["peer_name"])
+        for row in rows
+    )
+    headings = ("name", "workload", "ours", "peer", "unit", "ratio", "peer name")
+    title = "Benchmarks: ours beside a peer in the same run; compile time left out, but for cold starts"
+    print_table(title, headings, cells, left=len(headings))
     if args.json:
         write_text(args.json, to_json({"schema_version": 1, "rows": rows}))
 

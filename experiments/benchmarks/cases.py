@@ -138,22 +138,8 @@ TARGET_S, TARGET_BYTES = 60.0, 2e9
 #: Device -> what its matrix unit is.
 DEVICES = {"rtx-4090-calibrated": "calibrated GPU", "rtx-4090": "roofline", "hexagon-v75": "matrix-vector NPU"}
 
-#: 10 x 20 x 50 x 20 x 50 points.
-SWEEP = """
-device = ["{device}"]
-max_draft_length = 8
-[axes]
-"workload.context_tokens" = {{ from = 512, to = 65536, points = 10, scale = "log" }}
-"workload.batch" = {{ from = 1, to = 20, points = 20 }}
-"device.memory.bandwidth_bytes_per_s" = {{ from = 2e11, to = 4e12, points = 50, scale = "log" }}
-"acceptance.alpha_token" = {{ from = 0.5, to = 0.95, points = 20 }}
-"footprint.draft_weight_bits" = {{ from = 3, to = 8, points = 50 }}
-[pareto]
-x = "device.memory.bandwidth_bytes_per_s"
-y = "tokens_per_s"
-z = "cycle_s"
-facets = "workload.batch"
-"""
+#: Ten million points on a device, whose name stands in for "DEVICE".
+SWEEP = Path(__file__).with_name("sweep.toml").read_text(encoding="utf-8")
 
 
 def sweeps() -> list[dict[str, Any]]:
@@ -175,7 +161,7 @@ def _timed(device: str) -> tuple[float, int]:
     """Seconds and peak bytes of one sweep."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Path(folder) / "sweep.toml"
-        settings.write_text(SWEEP.format(device=device))
+        settings.write_text(SWEEP.replace("DEVICE", device))
         command = [sys.executable, "-m", "jaxspec", "sweep", str(settings), "--out", str(Path(folder) / "run")]
         began = time.perf_counter()
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:

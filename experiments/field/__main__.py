@@ -20,9 +20,8 @@ import jax.numpy as jnp
 import tomli_w
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from rich.console import Console
 
-from experiments.command_line import run_and_write
+from experiments.command_line import print_table, run_and_write
 from experiments.field.engines import Engine, engine_of
 from experiments.field.fit import (
     FAMILIES,
@@ -45,7 +44,7 @@ from hwmodels.catalog.loader import SCATTER_FIELDS
 from hwmodels.speculation.engine_logs import EngineTerms
 from jaxspec.errors import InputError
 from jaxspec.partial_files import to_json, write_text
-from jaxspec.report.terminal import Table, new_console, say
+from jaxspec.report.terminal import say
 
 __all__ = ["LEFT_OUT", "Fitted", "all_fitted", "answers", "draw", "fitted", "unseen_numbers"]
 
@@ -233,7 +232,7 @@ def main() -> None:
         parser,
         arguments,
         lambda: run(arguments.rows, fit=arguments.fit),
-        lambda result: show(result["summary"], new_console()),
+        lambda result: show(result["summary"]),
         lambda result, path: draw(result["rows"]).savefig(path, dpi=150),
     )
 
@@ -299,25 +298,24 @@ def _entry(engine: str, found: Fitted, like: Sequence[dict[str, float]]) -> str:
 _LEAST_SPREAD, _WIDE = 1.5, 3.0
 
 
-def show(summary: dict[str, Any], console: Console) -> None:
+def show(summary: dict[str, Any]) -> None:
     """The summary as tables, the worst class of devices first: this model, and the simplest predictors of the same rows."""
     by_error = sorted(summary["classes"].items(), key=lambda one: -(one[1]["speedup"]["median"] or 0.0))
     for name, found in by_error:
-        table = Table(f"{name}: decode speedup, predicted against measured", _caption(found))
-        table.add_column("predictor")
-        for heading in ("rows", "median error", "90 %", "largest", "with its sign"):
-            table.add_column(heading, justify="right")
-        for title, errors in ({"this model": found["speedup"]} | found["simplest"]).items():
-            table.add_row(title, *_cells(errors))
-        console.print(table)
-    say(
-        f"{summary['predicted']} of {summary['rows']} rows predicted; {summary['stated']} say all that is needed.",
-        console=console,
-    )
+        print_table(
+            f"{name}: decode speedup, predicted against measured",
+            ("predictor", "rows", "median error", "90 %", "largest", "with its sign"),
+            (
+                [title, *_cells(errors)]
+                for title, errors in ({"this model": found["speedup"]} | found["simplest"]).items()
+            ),
+            caption=_caption(found),
+        )
+    say(f"{summary['predicted']} of {summary['rows']} rows predicted; {summary['stated']} say all that is needed.")
     for note, count in summary["notes"].items():
-        say(f"{count} {'row' if count == 1 else 'rows'}: {note}.", console=console)
+        say(f"{count} {'row' if count == 1 else 'rows'}: {note}.")
     for reason, count in summary["without_prediction"].items():
-        say(f"{count} not predicted: {reason}.", console=console)
+        say(f"{count} not predicted: {reason}.")
 
 
 def _cells(errors: dict[str, Any]) -> list[str]:

@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.stats import rankdata
 
-from experiments.command_line import run_and_write
+from experiments.command_line import print_table, run_and_write
 from experiments.field.summary import errors_of
 from experiments.host_speedups.run import BATCHES, LENGTHS, Host, groups, measure
 from hwmodels.analysis.uncertainty.cycle_errors import COVERAGE
@@ -24,7 +24,7 @@ from jaxspec.errors import InputError
 from jaxspec.host.measuring import machine_name
 from jaxspec.host.stopwatch import BELIEVABLE
 from jaxspec.report.formatting import NOT_KNOWN, fixed
-from jaxspec.report.terminal import Table, new_console, say
+from jaxspec.report.terminal import say
 from jaxspec.results.network_results import LOST_IN_NOISE
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.common import REPEATS
@@ -230,24 +230,10 @@ def run(device: str, folder: Path, *, repeats: int, output_tokens: int, quick: b
 
 def show(result: dict[str, Any]) -> None:
     """Tables of all ways and of the errors."""
-    console = new_console()
-    table = Table(
-        f"Speedup over no speculation on {result['machine']}", "measured: median and what holds 90 % of the repeats"
-    )
-    table.add_column("way")
-    for heading in (
-        "tokens\nper cycle",
-        "predicted",
-        "measured",
-        "error",
-        "cycle ms\npredicted",
-        "cycle ms\nmeasured",
-        "status",
-    ):
-        table.add_column(heading, justify="right")
-    for row in result["rows"]:
+
+    def way(row: dict[str, Any]) -> tuple[str, ...]:
         clock, told, cycle = row["measured_speedup"], row["predicted_speedup"], row["measured_cycle_s"]["median"]
-        table.add_row(
+        return (
             row["id"],
             fixed(row["tokens_per_cycle"], 2),
             fixed(told, 2),
@@ -257,37 +243,48 @@ def show(result: dict[str, Any]) -> None:
             fixed(None if cycle is None else 1e3 * cycle, 2),
             row["status"],
         )
-    console.print(table)
+
+    def error(title: str, entry: dict[str, Any]) -> tuple[str, ...]:
+        sizes = [_percent(entry[key], ".1f") for key in ("median", "p90", "largest")]
+        return title, str(entry["rows"]), *sizes, _percent(entry["bias"], "+.1f"), fixed(entry.get("spearman"), 3)
+
+    print_table(
+        f"Speedup over no speculation on {result['machine']}",
+        (
+            "way",
+            "tokens\nper cycle",
+            "predicted",
+            "measured",
+            "error",
+            "cycle ms\npredicted",
+            "cycle ms\nmeasured",
+            "status",
+        ),
+        map(way, result["rows"]),
+        caption="measured: median and what holds 90 % of the repeats",
+    )
     for name, part in result["summary"]["parts"].items():
         covered = part["covered"]
         said = (
             f"{100 * COVERAGE:.0f} % intervals of speedups cover {100 * covered:.0f} %" if covered is not None else ""
         )
-        errors = Table(f"Errors, {name}", said)
-        errors.add_column("predictor")
-        for heading in ("rows", "median", "90 %", "largest", "with its sign", "Spearman"):
-            errors.add_column(heading, justify="right")
-        for title, entry in {**part["speedup"], **part["times"]}.items():
-            sizes = [_percent(entry[key], ".1f") for key in ("median", "p90", "largest")]
-            errors.add_row(
-                title, str(entry["rows"]), *sizes, _percent(entry["bias"], "+.1f"), fixed(entry.get("spearman"), 3)
-            )
-        console.print(errors)
+        headings = ("predictor", "rows", "median", "90 %", "largest", "with its sign", "Spearman")
+        rows = (error(title, entry) for title, entry in {**part["speedup"], **part["times"]}.items())
+        print_table(f"Errors, {name}", headings, rows, caption=said)
     for name, choice in result["summary"]["picked"].items():
         own = choice["this model"]
         say(
             f"{name}: fastest is {choice['fastest']} ({choice['fastest_speedup']:.2f}x); picked is {own['way']}, "
-            f"{_percent(own['share_of_fastest'], '.0f')} of its speed",
-            console=console,
+            f"{_percent(own['share_of_fastest'], '.0f')} of its speed"
         )
     noise, lost = result["summary"]["largest_noise"], result["summary"]["lost"]
     remark = (
         "" if noise is not None and noise <= BELIEVABLE else ": TOO NOISY to be believed, run it on a quiet machine"
     )
     sure = "not sure at all" if noise is None else f"sure to {100 * noise:.1f} % at worst"
-    say(f"median speedups are {sure}{remark}", console=console)
+    say(f"median speedups are {sure}{remark}")
     if lost:
-        say(f"{NOT_KNOWN}: {LOST_IN_NOISE}; {lost} of {len(result['rows'])} speedups are not known", console=console)
+        say(f"{NOT_KNOWN}: {LOST_IN_NOISE}; {lost} of {len(result['rows'])} speedups are not known")
 
 
 def _clocked(spread: dict[str, float | None]) -> str:

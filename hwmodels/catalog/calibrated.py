@@ -16,7 +16,7 @@ from hwmodels.catalog.calibrations import (
     calibrated_formats,
     calibration_record,
     calibration_remarks,
-    damaged,
+    reading,
     used_attention,
     used_formats,
 )
@@ -54,7 +54,6 @@ def calibrated_gpu(
         UnknownNameError: no such GPU, engine or format.
         EntryError: its file is damaged.
     """
-    record = calibration_record(name, engine)
     held = calibrated_formats(name, engine)
     if weight_format is not None and weight_format not in held:
         shown = engine or DEFAULT_ENGINE
@@ -62,7 +61,7 @@ def calibrated_gpu(
             f"format {weight_format!r} is not measured on {name} with {shown};{near_matches(weight_format, held)} "
             f"allowed: {', '.join(held) or 'none, only bfloat16 is'}"
         )
-    try:
+    with reading(name, engine) as record:
         formats = used_formats(record, wanted=weight_format)
         sheet = {field: float(record["data_sheet"][field]) for field in _SHEET}
         coefficients = [_numbers(entry, GemmCoefficients) for entry in formats]
@@ -74,8 +73,6 @@ def calibrated_gpu(
         numbers |= {host: numbers[host].max() * np.full(len(formats), float(without_graph)) for host in _HOST}
         widths = tuple(float(entry["weight_bits"]) for entry in formats)
         rows = tuple((float(e["weight_bits"]), float(e["dispatched_rows"])) for e in formats if "dispatched_rows" in e)
-    except (KeyError, TypeError, ValueError) as error:
-        raise damaged(name, error) from error
     return GpuGemm(**sheet, coefficients=GemmCoefficients(**numbers), weight_widths=widths, dispatched_rows=rows)
 
 
@@ -141,8 +138,7 @@ def calibrated_experts(
         UnknownNameError: no such GPU or engine.
         EntryError: its file is damaged.
     """
-    record = calibration_record(name, engine)
-    try:
+    with reading(name, engine) as record:
         sheet = {field: float(record["data_sheet"][field]) for field in _SHEET}
         return {
             float(entry["weight_bits"]): GpuExperts(
@@ -150,8 +146,6 @@ def calibrated_experts(
             )
             for entry in used_formats(record, "experts", weight_format)
         }
-    except (KeyError, TypeError, ValueError) as error:
-        raise damaged(name, error) from error
 
 
 def calibrated_attention(name: str, engine: str | None = None) -> dict[float, GpuAttention]:
@@ -161,8 +155,7 @@ def calibrated_attention(name: str, engine: str | None = None) -> dict[float, Gp
         UnknownNameError: no such GPU or engine.
         EntryError: its file is damaged, or has no attention.
     """
-    record = calibration_record(name, engine)
-    try:
+    with reading(name, engine) as record:
         sheet = {field: float(record["data_sheet"][field]) for field in ("bandwidth_bytes_per_s", "multiprocessors")}
         return {
             float(entry["kv_bits"]): GpuAttention(
@@ -170,17 +163,12 @@ def calibrated_attention(name: str, engine: str | None = None) -> dict[float, Gp
             )
             for entry in used_attention(record)
         }
-    except (KeyError, TypeError, ValueError) as error:
-        raise damaged(name, error) from error
 
 
 def calibrated_prefill(name: str, engine: str | None = None) -> GpuPrefill:
     """What many new tokens add to decoding attention; errors as of `calibrated_attention`."""
-    record = calibration_record(name, engine)
-    try:
+    with reading(name, engine) as record:
         return GpuPrefill(**_numbers(record["prefill"], GpuPrefill))
-    except (KeyError, TypeError, ValueError) as error:
-        raise damaged(name, error) from error
 
 
 def _spreads(name: str, engine: str | None, weight_format: str | None) -> tuple[ErrorInterval, ...]:

@@ -7,11 +7,12 @@ and the numbers of attention, decoding by width of the cache and prefill. None i
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import importlib.resources
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.resources.abc import Traversable
 from typing import Any
 
@@ -28,9 +29,9 @@ __all__ = [
     "calibrated_names",
     "calibration_record",
     "calibration_remarks",
-    "damaged",
     "held_out_error",
     "is_used",
+    "reading",
     "used_attention",
     "used_formats",
 ]
@@ -84,6 +85,18 @@ def calibration_record(name: str, engine: str | None = None) -> dict[str, Any]:
             f"engine {engine!r} is not measured on {slug};{near_matches(engine, allowed)} allowed: {', '.join(allowed)}"
         )
     return copy.deepcopy(_parsed((_folder() / slug / f"{engine}.toml").read_text(encoding="utf-8")))
+
+
+@contextlib.contextmanager
+def reading(name: str, engine: str | None = None) -> Iterator[dict[str, Any]]:
+    """A GPU's file for a block that may take it for whole: what the block finds missing or wrong is an `EntryError`."""
+    record = calibration_record(name, engine)
+    try:
+        yield record
+    except (KeyError, TypeError, ValueError) as error:
+        raise EntryError(
+            f"calibration of {name} lacks or misstates {error}; write it again with python -m experiments.silicon"
+        ) from error
 
 
 @functools.lru_cache
@@ -149,8 +162,7 @@ def calibration_remarks(name: str, engine: str | None = None, wanted: str | None
         UnknownNameError: no such GPU or engine.
         EntryError: its file is damaged.
     """
-    record = calibration_record(name, engine)
-    try:
+    with reading(name, engine) as record:
         remarks = [FitRemark(text, "products") for text, _ in _format_remarks(record, "formats", "weights", wanted)]
         unmeasured = "kernels of routed experts were not measured: they are priced as products one after the other"
         of_experts = [(unmeasured, None)]
@@ -163,8 +175,6 @@ def calibration_remarks(name: str, engine: str | None = None, wanted: str | None
             dropped = "" if kind == "prefill" or entry in used else " are not used"
             part = "prefill" if kind == "prefill" else "attention"
             remarks += [FitRemark(f"kernels of attention, {kind}{dropped}: {words}", part)] if words else []
-    except (KeyError, TypeError, ValueError) as error:
-        raise damaged(name, error) from error
     return tuple(remarks)
 
 
@@ -200,10 +210,3 @@ def _words(entry: Mapping[str, Any], error: float) -> str:
 
 def _folder() -> Traversable:
     return importlib.resources.files("hwmodels.catalog") / "calibrated"
-
-
-def damaged(name: str, error: Exception) -> EntryError:
-    """What to say of a file that lacks or misstates something."""
-    return EntryError(
-        f"calibration of {name} lacks or misstates {error}; write it again with python -m experiments.silicon"
-    )

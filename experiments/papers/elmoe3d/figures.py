@@ -38,7 +38,7 @@ from experiments.papers.elmoe3d.steps import targets
 from experiments.reproduce.paper import paper_figure
 from hwmodels import EXPERT_OPERATORS, KINDS, OPERATORS, catalog, step_cost, step_operators, touched_experts
 from hwmodels.network.architecture import EXPERT_MATRICES
-from hwmodels.network.operators import StepShape
+from hwmodels.network.operators import OperatorWork, StepShape
 from hwmodels.step.capacity import held_bytes
 from jaxspec.report.figure_style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION, styled
 
@@ -63,6 +63,13 @@ _QWEN = next(iter(MODELS))
 _figure = functools.partial(paper_figure, Path(__file__).parent)
 
 
+def _decode_step(model: str, batch: float) -> OperatorWork:
+    """Work of a target's step without speculation; embeddings lie elsewhere."""
+    bits = target_bits(model) | {"embed": 0.0}
+    shape = StepShape(tokens=1, batch=batch, context_tokens=CONTEXT_TOKENS, weight_bits=bits, kv_bits=KV_BITS)
+    return step_operators(target(model), shape)
+
+
 @styled
 def intensity_figure(solved: Solved) -> Figure:
     """Fig. 4: arithmetic intensity of dense layers and experts; experts of a verification, and what EAGLE gains by it."""
@@ -74,19 +81,7 @@ def intensity_figure(solved: Solved) -> Figure:
         ("dense", ~is_expert & ~np.isin(OPERATORS, ("embed", "attention", "norm")), BLUE),
         ("experts", is_expert, VERMILLION),
     ):
-        works = [
-            step_operators(
-                target(model),
-                StepShape(
-                    tokens=1,
-                    batch=float(batch),
-                    context_tokens=CONTEXT_TOKENS,
-                    weight_bits=target_bits(model),
-                    kv_bits=KV_BITS,
-                ),
-            )
-            for batch in batches
-        ]
+        works = [_decode_step(model, float(batch)) for batch in batches]
         ratio = [float(np.sum(np.asarray(w.flops)[some]) / np.sum(np.asarray(w.weight_bytes)[some])) for w in works]
         intensity.plot(batches, ratio, color=colour, marker="o", markersize=3, label=name)
     intensity.set(xscale="log", yscale="log", xlabel="batch", ylabel="operations per byte")
@@ -134,21 +129,10 @@ def roofline_figure() -> Figure:
     return figure
 
 
-@functools.cache
 def _parts_gb(model: str, batch: int) -> dict[str, float]:
     """Gigabytes of what is static, of KV and of both drafts of their own."""
-    work = step_operators(
-        target(model),
-        StepShape(
-            tokens=1,
-            batch=batch,
-            context_tokens=CONTEXT_TOKENS,
-            weight_bits=target_bits(model) | {"embed": 0.0},
-            kv_bits=KV_BITS,
-        ),
-    )
-    assert work.stored is not None
-    stored = work.stored
+    stored = _decode_step(model, batch).stored
+    assert stored is not None
     own = {}
     for method, draft in (("EAGLE3", eagle_head(model)), ("SLM-SD", small_model())):
         bits = dict.fromkeys(KINDS, INT8_BITS) | {"embed": 0.0}

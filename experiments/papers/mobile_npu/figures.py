@@ -69,9 +69,9 @@ def _named(axes: Axes, title: str, x: str, y: str) -> None:
     axes.grid(True, axis="y")
 
 
-def _batches(axes: Axes) -> None:
+def _powers_of_two(axes: Axes, values: Sequence[int] = BATCHES) -> None:
     axes.set_xscale("log", base=2)
-    axes.set_xticks(BATCHES, [str(batch) for batch in BATCHES])
+    axes.set_xticks(values, [str(value) for value in values])
     axes.minorticks_off()
 
 
@@ -136,16 +136,14 @@ def decoding_figure(solved: Solved) -> Figure:
         for model, colour in _MODEL_COLOURS.items():
             if tables.fits(model, catalog.device(entry), CONTEXT):
                 axes.plot(BATCHES, solved[generation, model].tokens_per_s()[0], "o-", color=colour, label=model)
-        _batches(axes)
+        _powers_of_two(axes)
         _named(axes, generation, "samples", "tokens/s" if axes is above[0] else "")
     for axes, batch in zip(below, (1, 4, 16), strict=True):
         for model, colour in _MODEL_COLOURS.items():
             rate = solved["V75", model].tokens_per_s()[:, BATCHES.index(batch)]
             axes.plot(PROMPTS, rate / rate[0], "o-", color=colour, label=model)
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(PROMPTS, [str(prompt) for prompt in PROMPTS])
+        _powers_of_two(axes, PROMPTS)
         axes.set_ylim(0.0, 1.1)
-        axes.minorticks_off()
         _named(axes, f"V75, samples: {batch}", "prompt, tokens", "of 512 tokens' rate" if axes is below[0] else "")
     handles, labels = above[1].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4)
@@ -170,7 +168,7 @@ def power_figure(solved: Solved) -> Figure:
     _named(power, "power", "samples", "W")
     _named(energy, "energy of a step", "samples", "of one sample of 1.5B")
     for axes in (power, energy):
-        _batches(axes)
+        _powers_of_two(axes)
     places = np.arange(len(two))
     held.bar(places, [tables.session_mib(model, CONTEXT) for model in two], 0.5, color=[_MODEL_COLOURS[m] for m in two])
     held.plot(places, [printed("memory_power", "dmabuf_memory", model=model) for model in two], "o", color=PURPLE)
@@ -192,7 +190,7 @@ def processors_figure(solved: Solved) -> Figure:
         decoding.plot(BATCHES, solved["V75", model].tokens_per_s()[0], "o-", color=colour, label=f"NPU, {model}")
         rate = decode(device, networks()[model], PROMPTS[:1], gpu_footprint()).tokens_per_s()[0]
         decoding.plot(BATCHES, rate, "s--", color=colour, label=f"GPU, {model}")
-    _batches(decoding)
+    _powers_of_two(decoding)
     _named(decoding, "decoding", "samples", "tokens/s")
     decoding.legend()
     for i, (name, on, stored) in enumerate((("NPU", npu, None), ("GPU", device, gpu_footprint()))):
@@ -231,9 +229,7 @@ def budget_figure(tasks: Mapping[str, tuple[Line, Line]]) -> Figure:
             axes.errorbar(
                 budgets, mean, yerr=spread, color=colour, marker="o", markersize=4, capsize=2, label=line.label
             )
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(budgets, [str(budget) for budget in budgets])
-        axes.minorticks_off()
+        _powers_of_two(axes, budgets)
         axes.set_ylim(0.0, 1.04)
         axes.set_title(task, loc="left", fontsize=10)
         axes.set(xlabel="samples N", ylabel="problems answered right")

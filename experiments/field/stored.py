@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import Any
 
 from hwmodels import Architecture, parameters
 from hwmodels.network.architecture import ALL_LAYER_MATRICES, EXPERT_MATRICES, KINDS, uniform_weight_bits
@@ -90,8 +91,9 @@ def _stored(said: str, precision: str) -> Stored:
     text = re.sub(r"[(,;+][^(,;+)]*\bkv[^,;)]*\)?", "", said.strip().lower())  # the cache has a width of its own
     for known in WORDS["precisions"]:
         if re.search(known["words"], text):
-            fields = {key: value for key, value in known.items() if key != "words"}
-            return Stored(**fields | {"formats": tuple(known.get("formats", ()))})
+            fields: dict[str, Any] = {**known, "formats": tuple(known.get("formats", ()))}
+            del fields["words"]
+            return Stored(**fields)
     block = re.search(r"\b(?:ud-)?i?q([1-8])_(k|[01]|nl|xxs|xs|s|m)(?![a-z0-9])", text)
     if block and (bits := _GGUF.get(f"{block[1]}_{block[2]}")):
         size = re.search(r"([0-9.]*[0-9]) ?g(i?)b\b", text)

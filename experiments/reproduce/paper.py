@@ -458,7 +458,7 @@ def statement(folder: Path, key: str, ours: str, holds: Any, **numbers: Any) -> 
     return Statement(words["where"], words["says"].format(**numbers), ours, bool(holds), status)
 
 
-def paper_figure(folder: Path, name: str, **numbers: Any) -> Figure:
+def paper_figure(folder: Path, name: str, /, **numbers: Any) -> Figure:
     """An empty figure whose title and subtitle are in `figures.toml` of the paper's folder, with these numbers in them."""
     words = _words(folder / "figures.toml")[name]
     title, subtitle = (words[key].format(**numbers) for key in ("title", "subtitle"))

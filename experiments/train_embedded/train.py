@@ -310,7 +310,7 @@ def _shape(experts: dict[str, Any] | None = None, **sizes: Any) -> DecoderConfig
 #: What --shape may be.
 SHAPES = {name: _shape(**sizes) for name, sizes in _NETWORKS["shapes"].items()}
 RECIPES = {
-    name: Recipe(**{key: tuple(value) if isinstance(value, list) else value for key, value in numbers.items()})
+    name: Recipe(**numbers | {key: tuple(value) for key, value in numbers.items() if isinstance(value, list)})
     for name, numbers in _NETWORKS["recipes"].items()
 }
 

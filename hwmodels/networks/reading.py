@@ -294,7 +294,7 @@ def unmodelled_feature(raw: Mapping[str, Any]) -> str | None:
 
 
 def _llama_like(raw: Mapping[str, Any], name: str, where: str, notes: list[str]) -> Family:
-    known = f"known families: {', '.join(FAMILIES)}"
+    known = f"{len(FAMILIES)} families are known, which the documentation lists under 'Families that run'"
     near = near_matches(name[:40], FAMILIES).strip()
     unknown = f"{where}: model_type {shown(name)} is not known" + (f" ({near})" if near else "")
     missing = [key for key in _LLAMA_NEEDS if raw.get(key) is None]

@@ -285,6 +285,11 @@ def dense_width(settings: Settings) -> int:
     return settings.size("intermediate_size")
 
 
+def attending_everywhere(settings: Settings) -> list[str]:
+    """Mellum's layers where a file does not list them: its window is then of no layer."""
+    return ["full_attention"] * settings.size("num_hidden_layers")
+
+
 def number_of_blocks(settings: Settings) -> int:
     """Layers of Nemotron-H."""
     return len(_blocks(settings))

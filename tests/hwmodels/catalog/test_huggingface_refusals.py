@@ -40,7 +40,10 @@ HYBRID = CASES["qwen3_5_text small"]["config"]
         (UNKNOWN | {"num_experts": 4}, r"model_type 'lama9' is not known \(did you mean 'llama'.*'num_experts'.* may"),
         (UNKNOWN | {"vision_config": {"a": 1}}, r"\['vision_config'\] may change its shape"),
         (UNKNOWN | {"hidden_act": "relu2"}, "its hidden_act is 'relu2'; a Llama-like decoder has 'silu'"),
-        ({"model_type": "t6"}, "without num_hidden_layers, hidden_size, .* it is not Llama-like; .* families are known"),
+        (
+            {"model_type": "t6"},
+            "without num_hidden_layers, hidden_size, .* it is not Llama-like; .* families are known",
+        ),
         ({"model_type": "m", "text_config": SMALL | {"cross_attention_layers": [3]}}, "cross attention"),
     ],
 )

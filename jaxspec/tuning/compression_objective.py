@@ -40,7 +40,6 @@ __all__ = [
     "grid_knobs",
     "grid_points",
     "left_bits",
-    "mean_measurement",
     "measure_hard",
     "measured_windows",
     "num_candidates",

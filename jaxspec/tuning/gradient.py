@@ -354,6 +354,19 @@ def _log_ratio(loss: np.ndarray, gain: np.ndarray, *, tied: bool) -> np.ndarray:
     return np.where(gains, ratio, -_LARGEST)
 
 
+#: `marginal_returns` compiled for one goal, which is no argument of it any more.
+Program = Callable[..., Returns]
+
+
+def compile_returns(
+    knobs: Knobs, calibration: Calibration, pricing: Case, goal: Goal, among: Int[np.ndarray, " window"]
+) -> Program:
+    """`marginal_returns` for arguments of these shapes, be it in a thread: compiling takes as long as many passes."""
+    number = jnp.asarray(0)
+    given = from_coordinates(to_coordinates(knobs), knobs), calibration, pricing, number, number
+    return marginal_returns.lower(*given, goal=goal, among=jnp.asarray(among)).compile()
+
+
 def ascend(
     calibration: Calibration,
     pricing: Case,
@@ -362,6 +375,7 @@ def ascend(
     ascent: Ascent,
     *,
     among: Int[np.ndarray, " window"] | None = None,
+    program: Program | None = None,
     progress: Progress | None = None,
     on_step: Callable[[int, float], None] = lambda step, speedup: None,
 ) -> Ascended:
@@ -369,9 +383,11 @@ def ascend(
 
     Args:
         among: windows of calibration text that passes may take; None: all.
+        program: of `compile_returns` with the same goal and as many windows; None: compiled with the first step.
         progress: where to save states and resume from.
         on_step: gets the steps done and the current soft speedup.
     """
+    program = program or partial(marginal_returns, goal=goal)
     coordinates = {name: np.asarray(on_host(place)) for name, place in to_coordinates(start).items()}
     path = {name: np.zeros((ascent.steps, *place.shape), np.float32) for name, place in coordinates.items()}
     history = np.zeros((ascent.steps, len(HISTORY)), np.float32)
@@ -384,7 +400,7 @@ def ascend(
     seed, windows = jnp.asarray(ascent.seed), None if among is None else jnp.asarray(among)
     for step in range(first, ascent.steps):
         knobs = from_coordinates(coordinates, start)
-        returns = on_host(marginal_returns(knobs, calibration, pricing, seed, jnp.asarray(step), goal, windows))
+        returns = on_host(program(knobs, calibration, pricing, seed, jnp.asarray(step), among=windows))
         coordinates = move(coordinates, returns, ascent.learning_rate / (step + 1), ascent, goal, start.scheme)
         history[step] = returns.numbers
         for name, place in coordinates.items():

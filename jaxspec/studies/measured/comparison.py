@@ -36,6 +36,7 @@ from jaxspec.results.network_results import (
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.acceptance import acceptance_rates, compare_cycles, speedup_ratio
+from jaxspec.speculate.chunks import chunk_size
 from jaxspec.speculate.predicted_cycles import predict_cycles
 from jaxspec.speculate.proof import continuation_length, continue_texts, decode_chains
 from jaxspec.speculate.sampling import GREEDY, Decoding
@@ -69,6 +70,13 @@ class ChainDecoding:
     def room(self) -> int:
         """Tokens of a held-out text behind its prompt; a calibration text may have more."""
         return continuation_length(self.drafts.work.config.output_tokens)
+
+    def compile(self) -> None:
+        """Compile what decodes, with a draft or without: one token of a few prompts is decoded. For a thread."""
+        drafts, setup = self.drafts, self.drafts.work.setup
+        asked, few = drafts.work.asked(1, setup.decoding), chunk_size(len(setup.prompts))
+        asked = asked._replace(tokens=asked.tokens[:few], lengths=asked.known_lengths[:few])
+        decode_chains(setup.params, setup.config, drafts.none, asked, 0, longest=self.longest, room=self.room)
 
     def name_of(self, drafts: Mapping[str, Knobs]) -> str:
         """Name of a stage about several drafts, by their knobs."""

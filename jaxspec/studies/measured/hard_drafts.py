@@ -24,7 +24,7 @@ from jaxspec.speculate.drafts import ReadyDraft, compressed_copy
 from jaxspec.speculate.proof import continue_texts
 from jaxspec.studies.measured.run_context import RunContext
 from jaxspec.tuning.calibration import Calibration, calibrate
-from jaxspec.tuning.compression_objective import mean_measurement, measure_hard
+from jaxspec.tuning.compression_objective import measure_hard
 from jaxspec.tuning.objective import DraftMeasurement
 
 __all__ = ["HardDrafts", "keep_norms"]
@@ -137,32 +137,22 @@ class HardDrafts:
         here = self.on_windows(windows, folder, padded_windows=len(self.text))
         return dataclasses.replace(here, known=self.text[numbers])
 
-    def measure(self, knobs: Knobs, offset: int = 0, windows: int | None = None) -> DraftMeasurement:
-        """Measurement of the hard draft on calibration text, in cycles that begin at one offset.
-
-        Args:
-            windows: so many of the first; None: all.
-        """
+    def measure(self, knobs: Knobs, windows: int | None = None) -> DraftMeasurement:
+        """Measurement of the hard draft on calibration text. Args: windows: so many of the first; None: all."""
         decoding = self.work.setup.decoding
         self.work.reporter.doing("measuring the hard draft on calibration text")
-        return measure_hard(self.calibration, knobs, decoding, offset=offset, windows=windows or len(self.text))
+        return measure_hard(self.calibration, knobs, decoding, windows=windows or len(self.text))
 
-    def measured(self, knobs: Knobs, offset: int = 0) -> DraftMeasurement:
+    def measured(self, knobs: Knobs) -> DraftMeasurement:
         """The same, measured once for the same values of the knobs."""
         values = sorted(knobs.values.items())
-        key = offset, *(np.asarray(part).tobytes() for _, value in values for part in jax.tree.leaves(value))
+        key = tuple(np.asarray(part).tobytes() for _, value in values for part in jax.tree.leaves(value))
         if key not in self._measured:
-            self._measured[key] = jax.device_get(self.measure(knobs, offset))
+            self._measured[key] = jax.device_get(self.measure(knobs))
         return self._measured[key]
 
-    def measured_at(self, knobs: Knobs, offsets: int) -> DraftMeasurement:
-        """The mean over so many offsets, evenly spread; as many as the longest draft: each position is a root once."""
-        block = knobs.draft_length_logits.shape[0]
-        places = [i * block // offsets for i in range(min(offsets, block))]
-        return mean_measurement([self.measured(knobs, place) for place in places], [1 / len(places)] * len(places))
-
     @cached_property
-    def _measured(self) -> dict[tuple[int | bytes, ...], DraftMeasurement]:
+    def _measured(self) -> dict[tuple[bytes, ...], DraftMeasurement]:
         return {}
 
     def params(self, knobs: Knobs) -> Params:

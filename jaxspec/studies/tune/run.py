@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 from hwmodels import Case
 from jaxspec.compress.footprint import limited_draft_bits, mean_draft_bits
 from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
+from jaxspec.models.stored import SMALL
 from jaxspec.report.page import device_slugs
 from jaxspec.results import given, measured, predicted
 from jaxspec.runs.directory import RunDirectory, read_metrics
@@ -40,7 +42,7 @@ from jaxspec.tuning.compression_objective import (
     token_acceptance,
     two_stages,
 )
-from jaxspec.tuning.gradient import HISTORY, Ascent, Goal, ascend, from_coordinates
+from jaxspec.tuning.gradient import HISTORY, Ascent, Goal, Program, ascend, compile_returns, from_coordinates
 from jaxspec.tuning.objective import DraftMeasurement
 
 
@@ -69,10 +71,6 @@ _ROUNDING_ALLOWANCE = 0.02
 
 #: Numbers of a scored candidate.
 _KEPT = ("speedup", "excess", "value")
-
-
-#: Offsets of cycles, of 8, at which candidates are scored on validation text; each further one adds less information.
-_OFFSETS = 2
 
 
 def validation_drafts(config: TuneConfig, drafts: HardDrafts) -> HardDrafts:
@@ -147,10 +145,10 @@ class CandidateScorer:
         """A candidate, hardened.
 
         Args:
-            measure: None: on validation text, with cycles that begin at several offsets.
+            measure: None: on validation text.
         """
         config, knobs = self._config, harden(knobs)
-        measured = self._validation.measured_at(knobs, _OFFSETS) if measure is None else measure(knobs)
+        measured = (measure or self._validation.measured)(knobs)
         length, speedup = best_length(pricing, measured)
         value = {"speedup": speedup, "kl": -float(measured.kl), "bits_per_byte": -self._bits_per_byte(measured)}
         return ScoredCandidate(
@@ -252,6 +250,7 @@ class Tuning:
 
     Attributes:
         metrics: lines of metrics.jsonl, one for each step of each ascent.
+        programs: of ascents by device, where they are compiled in a thread.
     """
 
     def __init__(self, config: TuneConfig, work: RunContext):
@@ -259,15 +258,19 @@ class Tuning:
         self.setup, self.stages, self.reporter = work.setup, work.stages, work.reporter
         self.drafts = tune_drafts(config, work)
         self.metrics: list[dict[str, Any]] = []
+        self.programs: dict[str, Future[Program]] = {}
         self.slugs = dict(zip(config.device, device_slugs(config.device), strict=True))
 
     def run(self) -> list[TuneResult]:
         """All stages; one result per device."""
         self.drafts = routed(self.drafts)
         self.work = self.drafts.work
+        decoding = ChainDecoding(self.drafts)
+        _ = self.drafts.calibration  # a stage of its own: neither its bar nor its arrays may begin inside another
+        if self.setup.config.num_parameters() <= SMALL and self.drafts.calibration.mesh is None:
+            self._compile_ahead(decoding)
         grid = self._measure_grid()
         chosen = {device: self._choose(grid, device, pricing) for device, pricing in self.work.pricings.items()}
-        decoding = ChainDecoding(self.drafts)
         return [self._result(decoding, device, scored, grid) for device, scored in chosen.items()]
 
     def _result(
@@ -291,10 +294,37 @@ class Tuning:
         """Scores candidates on windows between those that are tuned on."""
         return CandidateScorer(self.config, self.drafts, validation_drafts(self.config, self.drafts))
 
+    def _compile_ahead(self, decoding: ChainDecoding) -> None:
+        """In a thread, compile what comes after the grid: of a small network it takes longer than all that is computed."""
+        thread = ThreadPoolExecutor(1)
+        start = harden(grid_knobs(self.setup.scheme, self.setup.config)[0], draft_length=1)
+        for device, pricing in self.work.pricings.items():
+            if self.config.objective == "speedup" and not self.stages.has(self._ascent_name("tuned", device)):
+                given = start, self.drafts.calibration, pricing, self.goal, tuning_windows(self.config, self.drafts)
+                self.programs[device] = thread.submit(compile_returns, *given)
+        thread.submit(decoding.compile)
+        thread.shutdown(wait=False)
+
+    @cached_property
+    def goal(self) -> Goal:
+        """What all ascents climb."""
+        config, setup = self.config, self.setup
+        return Goal(
+            windows_per_step=config.windows_per_step,
+            objective=config.objective,
+            max_kl=config.max_kl,
+            max_bits_per_byte=config.max_bits_per_byte,
+            draft_bits=self.scorer.draft_budget,
+            bytes_per_token=setup.bytes_per_token,
+            decode_temperature=config.surrogate_temperature if setup.decoding.greedy else config.temperature,
+        )
+
+    def _ascent_name(self, stage: str, device: str) -> str:
+        return f"balance/{self.slugs[device]}-{stage}"
+
     def _measure_grid(self) -> list[DraftMeasurement]:
         """Every grid point's draft on calibration text; what it costs is a matter of the device, later."""
         points = grid_knobs(self.setup.scheme, self.setup.config)
-        _ = self.drafts.calibration  # a stage of its own: neither its bar nor its arrays may begin inside this one
         structure = jax.tree.structure(jax.eval_shape(self.drafts.measure, points[0]))
         windows = max(1, len(self.drafts.text) // _GRID_SHARE)
 
@@ -323,17 +353,8 @@ class Tuning:
         finalists = self._score_candidates("the best grid points", device, pricing, [points[i] for i in near])
         best_point = max(finalists, key=lambda candidate: candidate.speedup)
 
-        goal = Goal(
-            windows_per_step=config.windows_per_step,
-            objective=config.objective,
-            max_kl=config.max_kl,
-            max_bits_per_byte=config.max_bits_per_byte,
-            draft_bits=scorer.draft_budget,
-            bytes_per_token=setup.bytes_per_token,
-            decode_temperature=config.surrogate_temperature if setup.decoding.greedy else config.temperature,
-        )
         ascent = Ascent(steps=config.uniform_steps, learning_rate=config.learning_rate, seed=config.seed, tied=True)
-        soft = self._ascend("uniform", pricing, best_point.knobs, goal, ascent, device)[-1]
+        soft = self._ascend("uniform", pricing, best_point.knobs, ascent, device)[-1]
         # A soft pair lies between two whole numbers of bits: evaluate both roundings and the best grid point; keep the best.
         whole = [spec.name for spec in setup.scheme.knob_specs if spec.whole and spec.per in ("matrix", "head")]
         candidates = [
@@ -356,7 +377,7 @@ class Tuning:
         drafts = {
             (stage, place): path[place]
             for stage, start in starts.items()
-            for path in [self._ascend(stage, pricing, start, goal, ascent, device)]
+            for path in [self._ascend(stage, pricing, start, ascent, device)]
             # The last, and two before it, evenly spread.
             for place in sorted({config.steps - 1 - round(i * config.steps / 3) for i in range(3)})
         }
@@ -393,10 +414,10 @@ class Tuning:
             self.scorer.prepare()  # a stage of its own
         return scores_from_arrays(candidates, self.stages.run(name, compute))
 
-    def _ascend(self, stage: str, pricing: Case, start: Knobs, goal: Goal, ascent: Ascent, device: str) -> list[Knobs]:
+    def _ascend(self, stage: str, pricing: Case, start: Knobs, ascent: Ascent, device: str) -> list[Knobs]:
         """Soft knobs after each step."""
         description = "tuning one pair for all matrices" if ascent.tied else "tuning every matrix"
-        name = f"balance/{self.slugs[device]}-{stage}"
+        name = self._ascent_name(stage, device)
 
         def compute() -> Arrays:
             with (
@@ -410,7 +431,9 @@ class Tuning:
 
                 among = tuning_windows(self.config, self.drafts)
                 how: dict[str, Any] = {"among": among, "progress": progress, "on_step": on_step}
-                climb = ascend(self.drafts.calibration, pricing, start, goal, ascent, **how)
+                if device in self.programs:
+                    how["program"] = self.programs[device].result()
+                climb = ascend(self.drafts.calibration, pricing, start, self.goal, ascent, **how)
             return {"history": climb.history, "path": climb.path}
 
         stored = self.stages.run(name, compute)

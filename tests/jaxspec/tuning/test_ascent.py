@@ -1,5 +1,6 @@
 """Ascents by marginal returns: moves worked by hand, known optima, limits, and going on after a stop."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import jax
@@ -64,7 +65,7 @@ def separable(optimum, noise=0.0, seed=0):
     """Returns of an objective whose losses grow exponentially, with noise, and balance at an optimum of weight_cut_bits."""
     rng = np.random.default_rng(seed)
 
-    def measured(knobs, *_):
+    def measured(knobs, *_, **others):
         places = jax.tree.map(np.asarray, between_whole(to_coordinates(knobs), DEFAULT_SCHEME))
         loss = np.exp(CUT * (places["weight_cut_bits"] - optimum)) * np.exp(noise * rng.standard_normal(optimum.shape))
         return returns_of(places, {"weight_cut_bits": loss}, {"weight_cut_bits": 1.0})
@@ -109,11 +110,10 @@ def test_one_matrix_moves_less_than_its_noise_says():
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.8])
-def test_an_ascent_ends_at_the_optimum_of_separable_losses(monkeypatch, noise):
+def test_an_ascent_ends_at_the_optimum_of_separable_losses(noise):
     rng = np.random.default_rng(3)
     optimum = np.broadcast_to(rng.uniform(0.3, 0.8, len(CONFIG.matrix_kinds)), (2, len(CONFIG.matrix_kinds)))
-    monkeypatch.setattr(gradient, "marginal_returns", separable(optimum, noise))
-    found = ascend(None, None, START, GOAL, ascent(steps=30))
+    found = ascend(None, None, START, GOAL, ascent(steps=30), program=separable(optimum, noise))
     bits = 7 * found.path["weight_cut_bits"][-1]
     wrong = np.abs(bits - 7 * optimum)
     assert wrong.max() < (0.05 if noise == 0 else 0.4)
@@ -145,9 +145,9 @@ def test_a_limit_of_kl_moves_knobs_back():
 
 
 @pytest.mark.parametrize("stop", [1, 3, 7])
-def test_an_ascent_that_was_stopped_goes_on_to_the_same_end(monkeypatch, stop):
-    optimum = np.linspace(0.3, 0.8, 14).reshape(2, 7)
-    monkeypatch.setattr(gradient, "marginal_returns", separable(optimum))
+def test_an_ascent_that_was_stopped_goes_on_to_the_same_end(stop):
+    program = separable(np.linspace(0.3, 0.8, 14).reshape(2, 7))
+    climb = partial(ascend, None, None, START, GOAL, ascent(), program=program)
     kept, steps = Kept(), []
 
     def stopping(step, _):
@@ -155,10 +155,10 @@ def test_an_ascent_that_was_stopped_goes_on_to_the_same_end(monkeypatch, stop):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        ascend(None, None, START, GOAL, ascent(), progress=kept, on_step=stopping)
-    again = ascend(None, None, START, GOAL, ascent(), progress=kept, on_step=lambda step, _: steps.append(step))
+        climb(progress=kept, on_step=stopping)
+    again = climb(progress=kept, on_step=lambda step, _: steps.append(step))
     assert steps[0] == max(stop, 1)
-    jax.tree.map(np.testing.assert_array_equal, tuple(again), tuple(ascend(None, None, START, GOAL, ascent())))
+    jax.tree.map(np.testing.assert_array_equal, tuple(again), tuple(climb()))
 
 
 def test_passes_take_all_windows_in_turn_and_fill_up_a_mesh(monkeypatch):

@@ -30,12 +30,8 @@ class Drafts:
         return round(float(jnp.mean(knobs.values["weight_prune"])), 3)
 
     def measured(self, knobs):
-        return self.measurement(self.numbers[self._ratio(knobs)])
-
-    def measured_at(self, knobs, offsets):
-        assert offsets > 1
         self.asked.append(self._ratio(knobs))
-        return self.measured(knobs)
+        return self.measurement(self.numbers[self._ratio(knobs)])
 
     @staticmethod
     def measurement(number):

@@ -257,7 +257,7 @@ def _passes(product: Callable[..., Any], matrices: list[Any], rows: int) -> Call
     return lambda: run(x, matrices)
 
 
-PROMPT_TOKENS, TOKENS = 256, 128
+SAMPLED_PROMPT, SAMPLED_TOKENS = 256, 128
 
 
 def sampling() -> list[dict[str, Any]]:
@@ -265,20 +265,26 @@ def sampling() -> list[dict[str, Any]]:
     loaded = load_model("embedded")
     params = as_computed(target_params(loaded.params))
     text = load_text("stdlib", loaded.tokenizer)
-    prompt = np.asarray(windows(text.held_out, 1, PROMPT_TOKENS, 0))[0]
+    prompt = np.asarray(windows(text.held_out, 1, SAMPLED_PROMPT, 0))[0]
 
     def tokens_per_s(samples: int, width: int) -> float:
         run = lambda: sample_continuations(
-            params, loaded.config, prompt, samples=samples, num_tokens=TOKENS, seed=jax.random.key(0), width=width
+            params,
+            loaded.config,
+            prompt,
+            samples=samples,
+            num_tokens=SAMPLED_TOKENS,
+            seed=jax.random.key(0),
+            width=width,
         )
-        return samples * TOKENS / median_s(run, repeats=3)
+        return samples * SAMPLED_TOKENS / median_s(run, repeats=3)
 
     one = tokens_per_s(4, 1)
     rates = ((samples, tokens_per_s(samples, samples)) for samples in (4, 16, 64))
     return [
         row(
             "sampling",
-            f"{samples} samples x {TOKENS} tokens of a prompt of {PROMPT_TOKENS}, embedded network, temperature 1",
+            f"{samples} samples x {SAMPLED_TOKENS} tokens of a prompt of {SAMPLED_PROMPT}, embedded network, temperature 1",
             together,
             one,
             "one sample after the other",

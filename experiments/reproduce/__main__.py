@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -202,6 +202,18 @@ def _minutes(paper: Paper) -> str:
     return f"{60 * paper.minutes:.0f} s" if paper.minutes < 1 else f"{paper.minutes:.0f} min"
 
 
+def _checked(read: Callable[[str], object]) -> Callable[[str], object]:
+    """A reader of an argument whose `InputError` argparse prints as it is."""
+
+    def checked(text: str) -> object:
+        try:
+            return read(text)
+        except InputError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return checked
+
+
 def _seed(text: str) -> int:
     if not text.strip().isdecimal():
         raise InputError(f"{text!r} came; give a whole number from 0")
@@ -219,6 +231,13 @@ def _writable(text: str, *, folder: bool) -> Path:
     return path
 
 
+def _write(path: Path, text: str) -> None:
+    try:
+        write_text(path, text)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written ({error.strerror}); name another file") from error
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog=PROGRAM,
@@ -227,10 +246,14 @@ def _parser() -> argparse.ArgumentParser:
         add_help=False,
         epilog=EXAMPLES,
     )
-    parser.add_argument("papers", metavar="PAPER", nargs="*", help="all unless some are named")
-    parser.add_argument("--json", metavar="FILE", help="write rows, summaries and details")
-    parser.add_argument("--out", metavar="FOLDER", help="draw figures as PNG; none without it")
-    parser.add_argument("--seed", default="0", help="of sampled weights; default %(default)s")
+    parser.add_argument(
+        "papers", metavar="PAPER", nargs="*", type=_checked(find_paper), help="all unless some are named"
+    )
+    file = _checked(lambda text: _writable(text, folder=False))
+    folder = _checked(lambda text: _writable(text, folder=True))
+    parser.add_argument("--json", metavar="FILE", type=file, help="write rows, summaries and details")
+    parser.add_argument("--out", metavar="FOLDER", type=folder, help="draw figures as PNG; none without it")
+    parser.add_argument("--seed", type=_checked(_seed), default=0, help="of sampled weights; default %(default)s")
     parser.add_argument("-h", "--help", action=_Help, nargs=0, help="show this and the papers")
     return parser
 
@@ -239,17 +262,15 @@ def main() -> None:
     """Run, show, write."""
     parser = _parser()
     args = parser.parse_args()
+    papers = list({paper.name: paper for paper in args.papers or map(find_paper, paper_names())}.values())
     try:
-        papers = [find_paper(name) for name in dict.fromkeys(args.papers or paper_names())]
-        file = args.json and _writable(args.json, folder=False)
-        folder = args.out and _writable(args.out, folder=True)
-        result = reproduce(papers, seed=_seed(args.seed), reporter=Reporter(), figures=folder)
+        result = reproduce(papers, seed=args.seed, reporter=Reporter(), figures=args.out)
         console = new_console()
         for paper in papers:
             show_paper(console, paper, result)
         show_overview(console, result["summary"])
-        if file:
-            write_text(file, to_json(result))
+        if args.json:
+            _write(args.json, to_json(result))
     except InputError as error:
         parser.error(str(error))
     except KeyboardInterrupt:

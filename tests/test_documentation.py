@@ -101,6 +101,8 @@ OTHER_FLAGS = {
     "--spec-type": "llama-server",
     "--spec-draft-n-max": "llama-server",
     "--spec-ngram-simple-size-m": "llama-server",
+    "--draft-model": "mlx_lm.server",
+    "--num-draft-tokens": "mlx_lm.server",
     "--array": "sbatch",
     "--kill-on-bad-exit": "srun",
     "--xla": "XLA",

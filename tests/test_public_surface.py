@@ -30,8 +30,9 @@ ARITHMETIC = {
     "hwmodels.numerics.fast_compile.run_on_host",
 }
 
-#: Where networks and hardware meet below that, room by room: the footprint, which storage schemes make and the cost model
-#: reads; the description of a network, the table of families that it is read by, and its shapes; what a draft costs.
+#: Where networks and hardware meet below that, room by room: the footprint, which storage schemes and released files make and
+#: the cost model reads; the description of a network, the table of families that it is read by, and its shapes; what a draft
+#: costs.
 ALLOWED_NAMES = {
     "compress": {
         "hwmodels.ALL_LAYER_MATRICES",
@@ -41,6 +42,7 @@ ALLOWED_NAMES = {
     },
     "models": {
         "hwmodels.Architecture",
+        "hwmodels.uniform_weight_bits",
         *(
             f"hwmodels.networks.{name}"
             for name in (

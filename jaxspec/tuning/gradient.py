@@ -228,7 +228,7 @@ def marginal_returns(
     if goal.objective == "speedup":
         # As acceptance at all positions changes, so does survival at every depth: all tokens of the text say how, where
         # survival itself knows those of the first depths alone.
-        depth = jnp.arange(1, block + 1)
+        depth = jnp.arange(1, block + 1, dtype=jnp.float32)
         by_overlap = jnp.sum(slopes.survival * measured.survival * depth) / measured.overlap
         quality = back(overlap=by_overlap)
         cost = back(footprint=slopes.footprint, pool_share=slopes.pool_share)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.train_embedded.train import (
-    MOE,
+    SHAPES,
     Recipe,
     expert_load,
     load_push,
@@ -18,6 +18,7 @@ from jaxspec.models.decoder import abstract_params, forward_text
 
 pytestmark = pytest.mark.network
 
+MOE = SHAPES["moe"]
 assert MOE.experts is not None
 TINY = dataclasses.replace(
     MOE,

@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from hwmodels import KINDS
-from hwmodels.network.architecture import UNCOMPRESSED_BITS
+from hwmodels import uniform_weight_bits
 from hwmodels.networks import FAMILIES
 from jaxspec.errors import InputError, one_line
 from jaxspec.formats.codes import Codes
@@ -194,8 +193,8 @@ class GgufFile:
 
     @property
     def weight_bits(self) -> dict[str, float]:
-        """Bits per weight of each of `KINDS`, blocks' scales included, on average over its matrices; 16 of those that are not
-        there. A head that is the embedding is read as this is."""
+        """Bits per weight of each kind of matrix, blocks' scales included, on average over its matrices; 16 of kinds that are
+        not there. A head that is the embedding is read as this is."""
         running = FAMILIES[self.config["model_type"]].running
         assert running is not None
         kinds = {template: (parameter,) for parameter, template in running.tensors.items()} | dict(running.fused)
@@ -206,8 +205,9 @@ class GgufFile:
                 held = totals.setdefault(kind, [0.0, 0.0])
                 held[0] += 8.0 * float(source.tensor.n_bytes)
                 held[1] += float(source.tensor.n_elements)
-        bits = {kind: total / count for kind, (total, count) in totals.items() if kind in KINDS}
-        return dict.fromkeys(KINDS, UNCOMPRESSED_BITS) | {"lm_head": bits.get("embed", UNCOMPRESSED_BITS)} | bits
+        others = uniform_weight_bits(16.0)
+        bits = {kind: total / count for kind, (total, count) in totals.items() if kind in others}
+        return others | {"lm_head": bits.get("embed", others["embed"])} | bits
 
     @property
     def header_text(self) -> str:

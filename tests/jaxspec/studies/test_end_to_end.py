@@ -55,6 +55,7 @@ STATUSES = {
 def config(tiny_model, some_text, small):
     # Devices of one structure share all programs.
     settings = {"model": str(tiny_model), "text": str(some_text), "device": "rtx-4090,jetson-agx-orin", "j_grid": True}
+    settings |= {"calibration_prompts": 6}  # of which two validate
     return build_config(TuneConfig, small, settings)
 
 
@@ -221,7 +222,7 @@ def _shared(small):
 
 def test_evaluating_the_tuned_knobs_gives_the_tuned_numbers(finished, config, small, tmp_path):
     entries, path = finished
-    settings = {"model": config.model, "text": config.text, "device": config.device}
+    settings = {name: getattr(config, name) for name in ("model", "text", "device", "calibration_prompts")}
     settings |= {"knobs": str(path / "result.json")}
     again, _ = evaluate(build_config(EvaluateConfig, _shared(small), settings), out=str(tmp_path / "e"))
     tuned, same = entries[0]["configurations"]["tuned"], again[0].plain()["configurations"]["given"]

@@ -31,8 +31,10 @@ _CONTEXT = 1024
 
 def server(target: Path, draft: Path | None, draft_length: int, threads: int) -> Any:
     """llama.cpp with a network, and a draft of exactly so many tokens beside it."""
-    import xllamacpp as engine
-
+    try:
+        import xllamacpp as engine
+    except ImportError as error:
+        raise InputError("xllamacpp, which is llama.cpp, is not installed: pip install --no-deps xllamacpp") from error
     params = engine.CommonParams()
     params.model.path, params.n_ctx, params.n_parallel, params.verbosity = str(target), _CONTEXT, 1, 0
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads

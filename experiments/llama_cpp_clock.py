@@ -10,6 +10,7 @@ prompt. Needs xllamacpp, which is llama.cpp: `pip install --no-deps xllamacpp`.
 from __future__ import annotations
 
 import argparse
+import importlib
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,7 +33,7 @@ _CONTEXT = 1024
 def server(target: Path, draft: Path | None, draft_length: int, threads: int) -> Any:
     """llama.cpp with a network, and a draft of exactly so many tokens beside it."""
     try:
-        import xllamacpp as engine
+        engine: Any = importlib.import_module("xllamacpp")
     except ImportError as error:
         raise InputError("xllamacpp, which is llama.cpp, is not installed: pip install --no-deps xllamacpp") from error
     params = engine.CommonParams()

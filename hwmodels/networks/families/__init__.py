@@ -67,7 +67,7 @@ def _family(name: str, row: dict[str, Any]) -> Family:
         "running": _running,
         "names": lambda names: _running({"architecture": ""} | names),
         "experts": lambda experts: Experts(**experts),
-        "windows": lambda windows: Windows(**{"pattern": windows} if isinstance(windows, str) else windows),
+        "windows": lambda windows: Windows(**(windows if isinstance(windows, dict) else {"pattern": windows})),
         **dict.fromkeys(("beyond", "norms_per_layer"), function),
     }
     columns = {key: readers[key](value) if key in readers else value for key, value in _values(row).items()}

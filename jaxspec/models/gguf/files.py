@@ -205,7 +205,7 @@ class GgufFile:
                 held = totals.setdefault(kind, [0.0, 0.0])
                 held[0] += 8.0 * float(source.tensor.n_bytes)
                 held[1] += float(source.tensor.n_elements)
-        others = uniform_weight_bits(16.0)
+        others = dict.fromkeys(uniform_weight_bits(16.0), 16.0)
         bits = {kind: total / count for kind, (total, count) in totals.items() if kind in others}
         return others | {"lm_head": bits.get("embed", others["embed"])} | bits
 

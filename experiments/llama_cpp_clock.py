@@ -75,7 +75,7 @@ def compare(folder: Path, *, prompts: int, tokens: int, threads: int) -> dict[st
         expected = float(exported["alone"]["tokens_per_cycle"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
-            f"{str(folder)!r} is no export of a network with its low-bit copy; make one with jaxspec export MODEL --out DIR"
+            f"{str(folder)!r} is not an export of a network with its low-bit copy; make one with jaxspec export MODEL --out DIR"
         ) from error
     target, draft = folder / "target.gguf", folder / "draft.gguf"
     texts = check_inputs(
@@ -117,7 +117,7 @@ def compare(folder: Path, *, prompts: int, tokens: int, threads: int) -> dict[st
     }
 
 
-def show(found: dict[str, Any]) -> None:
+def show(result: dict[str, Any]) -> None:
     """Print a comparison."""
     times = {
         "step of the target": "target_step_s",
@@ -125,17 +125,19 @@ def show(found: dict[str, Any]) -> None:
         "verification": "verification_s",
     }
     print(
-        f"{found['model']}, {found['draft_length']} drafted tokens, {found['threads']} threads, {found['prompts']} prompts"
+        f"{result['model']}, {result['draft_length']} drafted tokens, {result['threads']} threads, {result['prompts']} prompts"
     )
     for words, name in times.items():
-        print(f"{words}: {1e3 * found[name]:.2f} ms (measured)")
-    for words, name, unit in (("cycle", "cycle_s", 1e3), ("tokens per cycle", "tokens_per_cycle", 1.0)):
-        measured = found[f"{name}_counted" if unit == 1.0 else f"{name}_measured"]
-        print(f"{words}: predicted {unit * found[f'{name}_predicted']:.2f}, measured {unit * measured:.2f}")
-    error = found["tokens_per_s_predicted"] / found["tokens_per_s_measured"] - 1
+        print(f"{words}: {1e3 * result[name]:.2f} ms (measured)")
     print(
-        f"tokens/s: {found['tokens_per_s_without_draft']:.1f} without a draft, with it {found['tokens_per_s_measured']:.1f} "
-        f"(predicted {found['tokens_per_s_predicted']:.1f}, {100 * error:+.1f} %)"
+        f"cycle: predicted {1e3 * result['cycle_s_predicted']:.2f} ms, measured {1e3 * result['cycle_s_measured']:.2f} ms"
+    )
+    expected, counted = result["tokens_per_cycle_predicted"], result["tokens_per_cycle_counted"]
+    print(f"tokens per cycle: predicted {expected:.2f}, counted {counted:.2f}")
+    error = result["tokens_per_s_predicted"] / result["tokens_per_s_measured"] - 1
+    print(
+        f"tokens/s: {result['tokens_per_s_without_draft']:.1f} without a draft, with it {result['tokens_per_s_measured']:.1f} "
+        f"(predicted {result['tokens_per_s_predicted']:.1f}, {100 * error:+.1f} %)"
     )
 
 

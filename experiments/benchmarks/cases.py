@@ -138,7 +138,7 @@ TARGET_S, TARGET_BYTES = 60.0, 2e9
 #: Device -> what its matrix unit is.
 DEVICES = {"rtx-4090-calibrated": "calibrated GPU", "rtx-4090": "roofline", "hexagon-v75": "matrix-vector NPU"}
 
-#: Ten million points on a device, whose name stands in for "DEVICE".
+#: Ten million points; "DEVICE" is replaced by the name of a device.
 SWEEP = Path(__file__).with_name("sweep.toml").read_text(encoding="utf-8")
 
 

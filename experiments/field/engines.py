@@ -40,7 +40,7 @@ class Engine:
         scatter: kind of draft -> standard deviation of log speedup about predictions with `most`.
         notes: sentences for a reader.
         rows: what a product's rows take on devices without measured kernels; None: nothing beside the device's rates.
-        eager: whether the host launches each layer, which is the time of a step beside its kernels.
+        eager: whether the host launches the kernels of each layer; this takes the time that a step spends beside them.
     """
 
     name: str | None

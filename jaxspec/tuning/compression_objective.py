@@ -58,7 +58,6 @@ def measured_windows(
     knobs: Knobs,
     windows: Int[Array, " batch"],
     decoding: Decoding,
-    offset: Int[Array, ""] | int = 0,
     counted: Float[Array, " batch"] | None = None,
 ) -> DraftMeasurement:
     """One pass of the bit-exact draft over some windows of calibration text.
@@ -66,7 +65,7 @@ def measured_windows(
     Args:
         counted: whether a window counts, 0 or 1; None: all do.
     """
-    options = {"windows": windows, "offset": offset, "soft_temperature": None, "decoding": decoding}
+    options = {"windows": windows, "offset": 0, "soft_temperature": None, "decoding": decoding}
     return measure(calibration, knobs, **options, counted=counted)
 
 
@@ -75,7 +74,7 @@ _AT_ONCE = 24
 
 
 def measure_hard(
-    calibration: Calibration, knobs: Knobs, decoding: Decoding, *, offset: int = 0, windows: int | None = None
+    calibration: Calibration, knobs: Knobs, decoding: Decoding, *, windows: int | None = None
 ) -> DraftMeasurement:
     """One pass of the bit-exact draft over calibration windows; in parts, where activations would not be small.
 
@@ -84,7 +83,6 @@ def measure_hard(
     less than half of their windows count.
 
     Args:
-        offset: shifts the roots of cycles (see `block_pass`), 0 to the longest draft length less one.
         windows: that count, from the first on; None: all.
     Raises:
         ValueError: when sampling, a number out of its range; none or too many windows.
@@ -101,13 +99,12 @@ def measure_hard(
     # What the data axis does not divide would be whole on each device.
     width = rows_that_split(calibration.mesh, -(-placed // number))
     parts = [part for part in np.array_split(np.arange(placed), number) if part[0] < count]
-    place = jnp.asarray(offset, jnp.int32)
     measurements, shares = [], []
     for part in parts:
         # A part that is shorter than the program has its last window again, and counts it once.
         full = np.minimum(part[0] + np.arange(width), part[-1])
         counted = ((np.arange(width) < len(part)) & (full < count)).astype(np.float32)
-        given = calibration, knobs, jnp.asarray(full), decoding, place, jnp.asarray(counted)
+        given = calibration, knobs, jnp.asarray(full), decoding, jnp.asarray(counted)
         measurements.append(on_host(measured_windows(*given)))
         shares.append(float(counted.sum()) / count)
     return measurements[0] if len(measurements) == 1 else mean_measurement(measurements, shares)

@@ -354,7 +354,7 @@ def _log_ratio(loss: np.ndarray, gain: np.ndarray, *, tied: bool) -> np.ndarray:
     return np.where(gains, ratio, -_LARGEST)
 
 
-#: `marginal_returns` compiled for one goal, which is no argument of it any more.
+#: `marginal_returns` compiled for one goal; called without it.
 Program = Callable[..., Returns]
 
 

@@ -25,11 +25,11 @@ def test_parts_add_up_to_the_cycle_that_is_timed(tmp_path, monkeypatch):
     exported = {"target": "embedded", "draft_length": LENGTH, "alone": {"tokens_per_cycle": 3.3}}
     (tmp_path / "jaxspec_export.json").write_text(json.dumps(exported))
     monkeypatch.setattr(llama_cpp_clock, "server", fake_server)
-    found = llama_cpp_clock.compare(tmp_path, prompts=2, tokens=TOKENS, threads=1)
-    assert found["verification_s"] == pytest.approx(VERIFY / 1e3)
-    assert found["cycle_s_predicted"] == pytest.approx(found["cycle_s_measured"])
-    assert found["tokens_per_cycle_counted"] == TOKENS / CYCLES
-    assert found["tokens_per_s_predicted"] == pytest.approx(3.3 / 3.0 * found["tokens_per_s_measured"])
+    result = llama_cpp_clock.compare(tmp_path, prompts=2, tokens=TOKENS, threads=1)
+    assert result["verification_s"] == pytest.approx(VERIFY / 1e3)
+    assert result["cycle_s_predicted"] == pytest.approx(result["cycle_s_measured"])
+    assert result["tokens_per_cycle_counted"] == TOKENS / CYCLES
+    assert result["tokens_per_s_predicted"] == pytest.approx(3.3 / 3.0 * result["tokens_per_s_measured"])
 
 
 def test_a_folder_that_is_no_export(tmp_path):

@@ -107,6 +107,7 @@ def _claim(_: object, command: str, config: object, **__: object) -> None:
 
 #: Where the work of a command begins, once its arguments are read: "module:name".
 _WORK: dict[str, Callable] = {
+    "jaxspec.models.embedded:pretrained_file": _leave_out,  # of a package that need not be installed
     "jaxspec.runs.directory:RunDirectory.__init__": _claim,
     "jaxspec.runs.processes:start_processes": _leave_out,
     "jaxspec.studies.predict.run:_price": _leave_out,

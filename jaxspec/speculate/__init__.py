@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jaxspec.speculate.engine import Decoded, autoregressive_tree, decode, decode_autoregressively
     from jaxspec.speculate.expansion import TreeLimits, chain_limits, tree_limits
     from jaxspec.speculate.loop import Request
-    from jaxspec.speculate.measured_ranks import measure_ranks, record_ranks
+    from jaxspec.speculate.measured_ranks import ContinuedTexts, measure_ranks, record_ranks
     from jaxspec.speculate.predicted_cycles import CycleStatistics, expected_cycles, predict_cycles
     from jaxspec.speculate.proof import (
         continuation_length,
@@ -36,6 +36,7 @@ __all__ = [
     "GREEDY",
     "SAMPLING",
     "BlockPass",
+    "ContinuedTexts",
     "CycleStatistics",
     "Decoded",
     "Decoding",

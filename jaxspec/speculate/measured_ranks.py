@@ -29,6 +29,7 @@ from jaxspec.speculate.drafts.interface import Blocks, Committed, Draft, Level, 
 from jaxspec.trees.rank_traces import ENDED, UNKNOWN, RankTraces
 
 __all__ = [
+    "ContinuedTexts",
     "KeptTraces",
     "TargetTrace",
     "chain_level",
@@ -44,6 +45,21 @@ __all__ = [
 _LOGITS = 1 << 26
 
 # A known text and the target's pass over it, cut into the windows that decoding would commit to a draft.
+
+
+class ContinuedTexts(NamedTuple):
+    """Prompts and what the target put out after them.
+
+    Attributes:
+        tokens: each text from place 0 on; what follows its end is not read.
+        lengths: of the prompts; None: all have as many tokens as the longest.
+        generated: tokens that each text has after its prompt; a text that has fewer than there are places behind the longest
+            prompt stopped with the last of them. None: none stopped.
+    """
+
+    tokens: Int[Array | np.ndarray, "batch token"]
+    lengths: Int[Array | np.ndarray, " batch"] | None = None
+    generated: Int[Array | np.ndarray, " batch"] | None = None
 
 
 class TargetTrace(NamedTuple):
@@ -149,14 +165,12 @@ def rank_of(logits: Float[Array, "*b vocab"], token: Int[Array, "*b"]) -> Int[Ar
 def measure_ranks(
     target_params: Params,
     draft_params: Any,
-    texts: Int[Array, "batch token"],
+    texts: ContinuedTexts,
     *,
     draft: Draft,
     config: DecoderConfig,
     prompt_tokens: int,
     depth: int,
-    lengths: Int[Array, " batch"] | None = None,
-    generated: Int[Array, " batch"] | None = None,
     roots: int | None = None,
     trace: TargetTrace | None = None,
 ) -> RankTraces:
@@ -166,13 +180,10 @@ def measure_ranks(
     own on the drafted ones.
 
     Args:
-        texts: prompts and what the target put out after them, each text from place 0 on; what follows its end is not read.
+        texts: their first root is a prompt's last token.
         draft: static, with its parameters.
         prompt_tokens: static, >= 2; places of the longest prompt. The other places hold tokens that were generated.
         depth: static, >= 1; drafted tokens after a root.
-        lengths: of the prompts, 1 to `prompt_tokens`; None: all have that many. The first root is a prompt's last token.
-        generated: tokens that each text has after its prompt; a text that has fewer than there are other places stopped with
-            the last of them. None: none stopped.
         roots: static, >= 1; starts of each text that are recorded, of texts that did not stop. None: all.
         trace: the target's pass over the texts, with a padding of `depth`; None: it is made here.
     Returns:
@@ -183,10 +194,10 @@ def measure_ranks(
         ValueError: a prompt of less than two tokens, a text without more, no depth, a token outside the vocabulary, or a
             draft of another vocabulary.
     """
-    batch, length = check_tokens("texts", texts, vocab_size=config.vocab_size, least=3)
+    batch, length = check_tokens("texts", texts.tokens, vocab_size=config.vocab_size, least=3)
     check_count("prompt_tokens", prompt_tokens, least=2, most=length - 1)
-    check_lengths(lengths, batch, prompt_tokens)
-    check_lengths(generated, batch, length - prompt_tokens)
+    check_lengths(texts.lengths, batch, prompt_tokens)
+    check_lengths(texts.generated, batch, length - prompt_tokens)
     check_count("depth", depth)
     if roots is not None:
         check_count("roots", roots, most=length - prompt_tokens)
@@ -200,8 +211,6 @@ def measure_ranks(
         config=config,
         prompt_tokens=prompt_tokens,
         depth=depth,
-        lengths=lengths,
-        generated=generated,
         roots=roots,
         trace=trace,
     )
@@ -214,12 +223,10 @@ def record_ranks(
     target: Params,
     config: DecoderConfig,
     draft: ReadyDraft,
-    texts: np.ndarray,
+    texts: ContinuedTexts,
     *,
     prompt_tokens: int,
     depth: int,
-    lengths: np.ndarray | None = None,
-    generated: np.ndarray | None = None,
     roots: int | None = None,
     kept: tuple[KeptTraces, Hashable] | None = None,
     advance: Callable[[], None] = lambda: None,
@@ -229,34 +236,23 @@ def record_ranks(
     Args:
         kept: where the target's passes are kept, with a name of target and texts; None: nowhere.
     """
-    check_tokens("texts", texts, vocab_size=config.vocab_size)
-    parts = []
-    rows = {name: row for name, row in (("lengths", lengths), ("generated", generated)) if row is not None}
-    inner = hidden_of(draft.draft)
-    for number, chunk in enumerate(prompt_chunks(texts, mesh_of(target), sharing=draft.sharing)):
-        these, *of_these = split_rows(target, chunk.prompts, *map(chunk.of, rows.values()))
-        named = dict(zip(rows, of_these, strict=True))
+    check_tokens("texts", texts.tokens, vocab_size=config.vocab_size)
+    parts, inner = [], hidden_of(draft.draft)
+    for number, chunk in enumerate(prompt_chunks(texts.tokens, mesh_of(target), sharing=draft.sharing)):
+        rows = {name: chunk.of(row) for name in ("lengths", "generated") if (row := getattr(texts, name)) is not None}
+        these, *of_these = split_rows(target, chunk.prompts, *rows.values())
+        part = ContinuedTexts(these, **dict(zip(rows, of_these, strict=True)))
         trace = None
         if kept is not None:
-            known = named.get("lengths", jnp.full(len(these), prompt_tokens, jnp.int32))
+            known = jnp.full(len(these), prompt_tokens) if part.lengths is None else part.lengths
             trace = kept[0].trace(
                 (kept[1], number, len(these), depth, inner),
                 lambda these=these, known=known: _traced(
                     target, config, these, known.astype(jnp.int32), padding=depth, hidden_of=inner
                 ),
             )
-        traces = measure_ranks(
-            target,
-            draft.params,
-            these,
-            draft=draft.draft,
-            config=config,
-            prompt_tokens=prompt_tokens,
-            depth=depth,
-            roots=roots,
-            trace=trace,
-            **named,
-        )
+        static = {"draft": draft.draft, "config": config, "prompt_tokens": prompt_tokens, "depth": depth}
+        traces = measure_ranks(target, draft.params, part, roots=roots, trace=trace, **static)
         parts.append(jax.tree.map(lambda x, count=chunk.real: np.asarray(x)[:count], on_host(traces)))
         advance()
     return jax.tree.map(lambda *x: jnp.asarray(np.concatenate(x)), *parts)
@@ -266,24 +262,24 @@ def record_ranks(
 def _measure_ranks(
     target_params: Params,
     draft_params: Any,
-    texts: Int[Array, "batch token"],
+    texts: ContinuedTexts,
     *,
     draft: Draft,
     config: DecoderConfig,
     prompt_tokens: int,
     depth: int,
-    lengths: Int[Array, " batch"] | None = None,
-    generated: Int[Array, " batch"] | None = None,
     roots: int | None = None,
     trace: TargetTrace | None = None,
 ) -> RankTraces:
-    batch, length = texts.shape
+    batch, length = texts.tokens.shape
     places = length - prompt_tokens
     starts = places if roots is None else roots
-    lengths = jnp.full(batch, prompt_tokens, jnp.int32) if lengths is None else lengths.astype(jnp.int32)
-    generated = jnp.full(batch, places, jnp.int32) if generated is None else generated.astype(jnp.int32)
+    lengths, generated = (
+        jnp.full(batch, whole, jnp.int32) if rows is None else rows.astype(jnp.int32)
+        for rows, whole in ((texts.lengths, prompt_tokens), (texts.generated, places))
+    )
     if trace is None:
-        trace = trace_target(target_params, config, texts, lengths, padding=depth, hidden_of=hidden_of(draft))
+        trace = trace_target(target_params, config, texts.tokens, lengths, padding=depth, hidden_of=hidden_of(draft))
     beyond = jnp.where(generated < places, ENDED, UNKNOWN)
     # A state that follows one line of tokens cannot be at several roots.
     if getattr(draft, "follow", None) is not None and config.mixed_layers is None:

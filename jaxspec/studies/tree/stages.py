@@ -28,7 +28,7 @@ from jaxspec.speculate.drafts.factory import is_searched, own_knobs, search_draf
 from jaxspec.speculate.drafts.layer_skip_draft import CalibrationText
 from jaxspec.speculate.engine import autoregressive_tree
 from jaxspec.speculate.expansion import TreeLimits, tree_limits
-from jaxspec.speculate.measured_ranks import KeptTraces, record_ranks
+from jaxspec.speculate.measured_ranks import ContinuedTexts, KeptTraces, record_ranks
 from jaxspec.speculate.predicted_cycles import predict_trees
 from jaxspec.speculate.proof import continuation_length, continue_texts, decode_prompts
 from jaxspec.speculate.sampling import GREEDY, Decoding
@@ -188,11 +188,11 @@ class TreeStages:
             return hwmodels.COMPRESSED_COPY
         return self.other.draft.cost(own, architecture_of(own), self.work.setup.model_name)
 
-    def _ranks(self, which: str, texts: np.ndarray, prompt_tokens: int, **lengths: np.ndarray) -> RankTraces:
+    def _ranks(self, which: str, texts: ContinuedTexts, prompt_tokens: int) -> RankTraces:
         """How the draft ranks texts; a stage.
 
         Args:
-            prompt_tokens, lengths: as for `record_ranks`.
+            prompt_tokens: as for `record_ranks`.
         """
         setup, config = self.work.setup, self.config
         _ = self.copies.text  # a stage of its own, which making the draft may need
@@ -201,7 +201,7 @@ class TreeStages:
 
         def compute() -> Arrays:
             draft = self.draft
-            with self.work.bar(f"ranking the {which} text by the draft", len(texts)) as bar:
+            with self.work.bar(f"ranking the {which} text by the draft", len(texts.tokens)) as bar:
                 traces = record_ranks(
                     setup.params,
                     setup.config,
@@ -211,7 +211,6 @@ class TreeStages:
                     depth=config.depth,
                     roots=roots,
                     kept=None if self.kept is None else (self.kept[0], (self.kept[1], which)),
-                    **lengths,
                     advance=bar.advance,
                 )
             return {"rank": traces.rank, "num_starts": traces.num_starts}
@@ -238,8 +237,8 @@ class TreeStages:
         """Ranks of calibration text."""
         texts, prompt_tokens = self.copies.text, self.config.prompt_tokens
         whole = lambda tokens: np.full(len(texts), tokens, np.int32)
-        lengths = {"lengths": whole(prompt_tokens), "generated": whole(texts.shape[1] - prompt_tokens)}
-        return self._ranks("calibration", texts, prompt_tokens, **lengths)
+        known = ContinuedTexts(texts, whole(prompt_tokens), whole(texts.shape[1] - prompt_tokens))
+        return self._ranks("calibration", known, prompt_tokens)
 
     @cached_property
     def limits(self) -> TreeLimits:
@@ -249,8 +248,7 @@ class TreeStages:
     @cached_property
     def traces(self) -> RankTraces:
         """Ranks of held-out text, as the target itself decodes it."""
-        texts, lengths = self._continued
-        return self._ranks("held-out", texts, self.work.setup.prompts.shape[1], **lengths)
+        return self._ranks("held-out", self._continued, self.work.setup.prompts.shape[1])
 
     @property
     def follows_cycles(self) -> bool:
@@ -278,12 +276,12 @@ class TreeStages:
         return np.where(ended, recorded, np.minimum(recorded, self.config.output_tokens))
 
     @property
-    def _continued(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Held-out prompts with what the target puts out after them, and the tokens of both."""
+    def _continued(self) -> ContinuedTexts:
+        """Held-out prompts with what the target puts out after them."""
         setup, room = self.work.setup, self.copies.continuation_tokens
         decoded = self.decode_autoregressively(setup.decoding)
-        lengths = {"lengths": setup.prompt_lengths, "generated": np.minimum(decoded["generated"], room)}
-        return decoded["tokens"][:, : setup.prompts.shape[1] + room], lengths
+        tokens = decoded["tokens"][:, : setup.prompts.shape[1] + room]
+        return ContinuedTexts(tokens, setup.prompt_lengths, np.minimum(decoded["generated"], room))
 
     def _tree(self, nodes: int) -> Tree:
         return self.growth.first(nodes).tree(size=self.growth.parent.size)
@@ -295,19 +293,19 @@ class TreeStages:
         if not self.follows_cycles:
             cycles = jax.jit(cycles_along_text)(self._tree(nodes), self.traces, num_tokens=config.output_tokens)
             return {"generated": np.asarray(cycles.generated), "cycles": np.asarray(cycles.cycles)}
-        texts, lengths = self._continued
+        texts = self._continued
 
         def compute() -> Arrays:
-            with self.work.bar("following the draft along the texts", len(texts)) as bar:
+            with self.work.bar("following the draft along the texts", len(texts.tokens)) as bar:
                 return predict_trees(
                     setup.params,
                     self.draft,
                     setup.config,
                     self.work.asked(config.output_tokens, setup.decoding),
-                    texts,
+                    texts.tokens,
                     self._tree(nodes),
                     limits=self.limits,
-                    generated=lengths["generated"],
+                    generated=texts.generated,
                     advance=bar.advance,
                 )
 

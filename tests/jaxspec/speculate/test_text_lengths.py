@@ -10,6 +10,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.rope import DynamicScaling
 from jaxspec.speculate import (
     GREEDY,
+    ContinuedTexts,
     continuation_length,
     count_mismatches,
     decode_chains,
@@ -79,8 +80,8 @@ def test_ranks_tell_every_cycle_of_a_tree(networks, text, kind, monkeypatch):
     draft = self_draft(CONFIG, near, KNOBS) if kind == "self" else ReadyDraft(NetworkDraft(CONFIG), near)
     tree = tree_from_paths([(0,), (1,), (0, 0), (0, 1), (0, 0, 0), (0, 0, 0, 0)])
     generated = np.minimum(text["generated"], ROOM)
-    given = target, CONFIG, draft, text["tokens"][:, : PROMPTS.shape[1] + ROOM]
-    options = dict(prompt_tokens=PROMPTS.shape[1], depth=5, lengths=LENGTHS, generated=generated)
+    given = target, CONFIG, draft, ContinuedTexts(text["tokens"][:, : PROMPTS.shape[1] + ROOM], LENGTHS, generated)
+    options = dict(prompt_tokens=PROMPTS.shape[1], depth=5)
     traces = record_ranks(*given, **options)
     # Of the roots that decoding can be at alone, with the target's pass of another draft.
     kept, passes = KeptTraces(), []

@@ -9,6 +9,7 @@ from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import DecoderConfig
 from jaxspec.speculate import (
     GREEDY,
+    ContinuedTexts,
     continuation_length,
     count_mismatches,
     decode_chains,
@@ -144,8 +145,8 @@ def test_ranks_tell_every_cycle_of_a_tree(target, draft, chains, stop, stopping)
     tree = tree_from_paths([(0,), (1,), (0, 0), (0, 1), (1, 0), (0, 0, 0), (0, 0, 0, 0)])
     plain = chains(0, stop, tokens=ROOM)
     generated = np.minimum(plain["generated"], ROOM)
-    options = {"prompt_tokens": PLACES, "depth": 5, "lengths": LENGTHS, "generated": generated}
-    traces = record_ranks(target, CONFIG, draft, plain["tokens"][:, : PLACES + ROOM], **options)
+    texts = ContinuedTexts(plain["tokens"][:, : PLACES + ROOM], LENGTHS, generated)
+    traces = record_ranks(target, CONFIG, draft, texts, prompt_tokens=PLACES, depth=5)
     np.testing.assert_array_equal(traces.num_starts, generated)
     told = cycles_along_text(tree, traces, num_tokens=TOKENS)
     shared = OPTIONS | {"lengths": LENGTHS, "stop": [*stop, *[-1] * (2 - len(stop))]}

@@ -192,8 +192,9 @@ def test_a_draft_reads_what_else_the_target_recorded(monkeypatch, target):
         counted.append(cycles)
     np.testing.assert_array_equal(found.cycles, counted)
     assert min(counted) < 40  # some were accepted
+    known = measured_ranks.ContinuedTexts(texts[:, : start + 40])
     ranks = measured_ranks._measure_ranks.__wrapped__(
-        target, jnp.zeros(0), texts[:, : start + 40], draft=draft, config=TARGET, prompt_tokens=start, depth=1
+        target, jnp.zeros(0), known, draft=draft, config=TARGET, prompt_tokens=start, depth=1
     ).rank[..., 0]
     told = (texts[:, start - 2 : start + 38] * 3 + 1) % 11
     np.testing.assert_array_equal(ranks == 0, told == texts[:, start : start + 40])

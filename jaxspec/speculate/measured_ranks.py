@@ -48,7 +48,7 @@ _LOGITS = 1 << 26
 
 
 class ContinuedTexts(NamedTuple):
-    """Prompts and what the target put out after them.
+    """Prompts and what the target put out after them; on the host or on a device.
 
     Attributes:
         tokens: each text from place 0 on; what follows its end is not read.
@@ -57,9 +57,9 @@ class ContinuedTexts(NamedTuple):
             prompt stopped with the last of them. None: none stopped.
     """
 
-    tokens: Int[Array | np.ndarray, "batch token"]
-    lengths: Int[Array | np.ndarray, " batch"] | None = None
-    generated: Int[Array | np.ndarray, " batch"] | None = None
+    tokens: Int[Any, "batch token"]
+    lengths: Int[Any, " batch"] | None = None
+    generated: Int[Any, " batch"] | None = None
 
 
 class TargetTrace(NamedTuple):

@@ -29,7 +29,7 @@ from jaxspec.speculate.chunks import Prompts, ends_of, flush_right, gather, gene
 from jaxspec.speculate.drafts.elastic_draft import compressed_copy
 from jaxspec.speculate.drafts.interface import Draft, Memory, ReadyDraft, Root, hidden_of
 from jaxspec.speculate.expansion import TreeLimits, draft_tree, in_levels
-from jaxspec.speculate.measured_ranks import TargetTrace, chain_level, trace_target
+from jaxspec.speculate.measured_ranks import ContinuedTexts, TargetTrace, chain_level, trace_target
 from jaxspec.speculate.sampling import Decoding, Purpose, draw_keys, token_distribution
 from jaxspec.speculate.tree_rules import residual_distribution, verify_greedily
 from jaxspec.trees.topology import Tree, verification_mask, verification_positions
@@ -387,11 +387,10 @@ def predict_trees(
     draft: ReadyDraft,
     config: DecoderConfig,
     prompts: Prompts,
-    texts: np.ndarray,
+    texts: ContinuedTexts,
     tree: Tree,
     *,
     limits: TreeLimits,
-    generated: np.ndarray,
     advance: Callable[[], None] = lambda: None,
 ) -> dict[str, np.ndarray]:
     """Cycles of each text with a tree of a draft's likeliest tokens, replayed along it without decoding (see `replay_trees`).
@@ -399,11 +398,11 @@ def predict_trees(
     For drafts whose acceptance depends on earlier cycles; for others `record_ranks` covers all trees at once.
 
     Args:
-        prompts, texts: as for `predict_cycles`. tree, limits: as for `decode`.
-        generated: tokens that each text has after its prompt; fewer than there are places where it stopped.
+        prompts: as for `predict_cycles`. texts: of these prompts. tree, limits: as for `decode`.
     """
-    room = texts.shape[1] - prompts.tokens.shape[1]
-    ends = np.where(generated < room, generated, room + 1).astype(np.int32)
+    room = texts.tokens.shape[1] - prompts.tokens.shape[1]
+    ends = np.full(len(texts.tokens), room + 1) if texts.generated is None else np.asarray(texts.generated)
+    ends = np.where(ends < room, ends, room + 1).astype(np.int32)
 
     def replay(tokens: Array, ids: Array, rows: Array, ends: Array):
         key, static = jax.random.key(prompts.seed), {"draft": draft.draft, "config": config}
@@ -411,7 +410,7 @@ def predict_trees(
         known = ReplayedTexts(tokens, ids, rows, ends, jnp.asarray(prompts.num_tokens))
         return replay_trees(target, draft.params, known, tree, key, prompts.decoding.for_program(), **static)
 
-    return _in_chunks(target, texts, prompts.known_lengths, ends, replay, advance, draft.sharing)
+    return _in_chunks(target, texts.tokens, prompts.known_lengths, ends, replay, advance, draft.sharing)
 
 
 def _in_chunks(

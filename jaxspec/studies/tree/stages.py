@@ -302,10 +302,9 @@ class TreeStages:
                     self.draft,
                     setup.config,
                     self.work.asked(config.output_tokens, setup.decoding),
-                    texts.tokens,
+                    texts,
                     self._tree(nodes),
                     limits=self.limits,
-                    generated=texts.generated,
                     advance=bar.advance,
                 )
 

@@ -15,6 +15,7 @@ from jaxspec.speculate.drafts.interface import Committed, Level, Root
 from jaxspec.speculate.engine import autoregressive_tree
 from jaxspec.speculate.expansion import tree_limits
 from jaxspec.speculate.hotness import text_pools
+from jaxspec.speculate.measured_ranks import ContinuedTexts
 from jaxspec.speculate.predicted_cycles import expected_cycles, predict_cycles, predict_trees
 from jaxspec.speculate.proof import continuation_length, decode_chains, decode_prompts
 from jaxspec.speculate.sampling import GREEDY
@@ -93,9 +94,8 @@ def test_trees_put_out_the_targets_text(pair, sharing):
     found = decode_prompts(pair[0], CONFIG, ready, Prompts(prompts, **OPTIONS), BUSH, limits=limits, room=room)
     np.testing.assert_array_equal(found["tokens"][:, :end], plain["tokens"][:, :end])
     assert np.all(found["cycles"] < TOKENS)
-    texts, rows = plain["tokens"][:, : PROMPTS.shape[1] + room], np.full(sharing, room)
-    asked = Prompts(prompts, **OPTIONS)
-    told = predict_trees(pair[0], ready, CONFIG, asked, texts, BUSH, limits=limits, generated=rows)
+    texts = ContinuedTexts(plain["tokens"][:, : PROMPTS.shape[1] + room])
+    told = predict_trees(pair[0], ready, CONFIG, Prompts(prompts, **OPTIONS), texts, BUSH, limits=limits)
     np.testing.assert_array_equal(told["cycles"], found["cycles"])
     np.testing.assert_array_equal(told["survival"], found["accepted_at"])
 

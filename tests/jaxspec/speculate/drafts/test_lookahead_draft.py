@@ -18,6 +18,7 @@ from jaxspec.speculate.drafts.lookahead_draft import LookaheadDraft
 from jaxspec.speculate.engine import decode, decode_autoregressively
 from jaxspec.speculate.expansion import tree_limits
 from jaxspec.speculate.loop import Request
+from jaxspec.speculate.measured_ranks import ContinuedTexts
 from jaxspec.speculate.predicted_cycles import predict_trees
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.testing import drafts as contract
@@ -160,10 +161,9 @@ def test_embedded_text_and_cycles_are_as_predicted(name):
             seed=0,
             lengths=np.full(2, 48, np.int32),
         ),
-        np.asarray(plain.tokens)[:, : 48 + room],
+        ContinuedTexts(np.asarray(plain.tokens)[:, : 48 + room]),
         tree,
         limits=limits,
-        generated=np.full(2, room, np.int32),
     )
     np.testing.assert_array_equal(expected["cycles"], found.cycles)
     np.testing.assert_array_equal(expected["generated"], found.generated)

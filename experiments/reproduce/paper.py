@@ -402,8 +402,11 @@ def constant(*conditions: str) -> MakePredictor:
     group = lambda row: (row["metric"], *(row["conditions"].get(key) for key in conditions))
 
     def fit(rows: Sequence[ComparedCell]) -> Predictor:
-        medians = {g: float(np.median([r["paper_value"] for r in rows if group(r) == g])) for g in map(group, rows)}
-        return lambda row: medians.get(group(row))
+        def predict(row: ComparedCell) -> float | None:
+            same = [other["paper_value"] for other in rows if group(other) == group(row)]
+            return float(np.median(same)) if same else None
+
+        return predict
 
     return fit
 

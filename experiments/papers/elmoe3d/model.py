@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -30,6 +30,7 @@ from experiments.papers.elmoe3d.steps import (
 )
 from hwmodels import catalog
 from hwmodels.device import Device
+from hwmodels.numerics.fast_compile import jit_fast_compile
 
 __all__ = ["ROWS", "Speedups", "all_speedups", "devices", "speedups", "tokens_per_cycle"]
 
@@ -65,8 +66,14 @@ def tokens_per_cycle(acceptance: Cells, variant: Variant) -> Cells:
     return 1.0 + acceptance * variant.draft_depth
 
 
-@functools.partial(jax.jit, static_argnames="rules")
+@functools.cache
+def _program(rules: Variant) -> Callable[..., tuple[Priced, dict[str, Steps]]]:
+    """`_priced` compiled for some rules: it takes longer to compile than all that a fit asks of it."""
+    return jit_fast_compile(functools.partial(_priced, rules))
+
+
 def _priced(
+    rules: Variant,
     bonded: Device,
     external: Device,
     sizes: Targets,
@@ -74,8 +81,6 @@ def _priced(
     fitted: Fitted,
     inside: Any,
     one_rule: Any,
-    *,
-    rules: Variant,
 ) -> tuple[Priced, dict[str, Steps]]:
     """All cells for several sets of fitted numbers, leaves "row ..."."""
 
@@ -100,16 +105,10 @@ def all_speedups(rows: Sequence[Fitted], capacity_gb: int, variant: Variant = MO
     for start in range(0, len(rows), ROWS):
         some = list(rows[start : start + ROWS])
         fitted = stack(some + [some[-1]] * (ROWS - len(some)))
-        priced = _priced(
-            *devices(capacity_gb),
-            targets(),
-            own_drafts(),
-            fitted,
-            float(variant.embedding_inside),
-            variant.one_rule,
-            # What changes the program, the same for all other variants.
-            rules=Variant(lru=variant.lru, slices_always=variant.slices_always),
-        )
+        # What changes the program, the same for all other variants.
+        rules = Variant(lru=variant.lru, slices_always=variant.slices_always)
+        numbers = fitted, float(variant.embedding_inside), variant.one_rule
+        priced = _program(rules)(*devices(capacity_gb), targets(), own_drafts(), *numbers)
         priced = jax.device_get(priced)
         for row in range(len(some)):
             baseline, steps = pick(priced, row)

@@ -24,7 +24,6 @@ __all__ = [
     "empty_cache",
     "first_slots",
     "in_parts",
-    "pad_cache",
     "take_sequences",
     "take_slots",
     "write_cache",
@@ -187,16 +186,6 @@ def _written_in_turn(buffers: list[Array], new: list[Array], start: Int[Array, "
         return list(map(write, buffers, new, axes))
 
     return jax.lax.fori_loop(0, start.shape[0], put, buffers)
-
-
-def pad_cache(cache: KVCache, slots: int) -> KVCache:
-    """The cache with `slots` more (empty) slots."""
-
-    def pad(array: Array, of: _Axes) -> Array:
-        axis = array.ndim + of.slot
-        return jnp.pad(array, [(0, slots if axis == i else 0) for i in range(array.ndim)])
-
-    return _each(cache, pad)
 
 
 def first_slots(cache: KVCache, slots: int) -> KVCache:

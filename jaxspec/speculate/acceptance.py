@@ -20,8 +20,8 @@ from jaxtyping import Array, Float, Int
 from jaxspec.checks import check_count, check_sampling, check_tokens, check_traced_count
 from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import Params, forward
-from jaxspec.models.kv_cache import CachedKV, KVCache, pad_cache
+from jaxspec.models.decoder import ForwardResult, Params, forward
+from jaxspec.models.kv_cache import CachedKV, KVCache
 from jaxspec.models.layer_loops import LayerView
 from jaxspec.models.special_tokens import unembed
 from jaxspec.speculate.hotness import TextPools
@@ -283,18 +283,39 @@ def block_forward(
 
     Args: as for `block_pass`.
     """
-    first, queries = text.first, text.hidden.shape[1]
-    batch, slots = text.tokens.shape[0], text.tokens.shape[1] - 1
+    queries = text.hidden.shape[1]
     starts = queries // block - (block > 1)
     if starts < 1:
         raise ValueError(f"{queries} queries hold no block of {block} at any offset; use a longer text")
+    ran = _forward_from(_roots(queries, offset, block), draft_params, config, text, draft_cache, view=view, pools=pools)
+    index = offset + jnp.arange(starts)[:, None] * block + jnp.arange(block)[None, :]
+    return BlockForward(jnp.take(ran.hidden, index, axis=1), index, ran.facts)
+
+
+def _roots(queries: int, offset: Int[Array, ""] | int, block: Int[Array, ""] | int) -> Int[Array, " query"]:
+    """The root of each query: its block's first, and itself before the first block."""
     place = jnp.arange(queries)
-    root = jnp.where(place < offset, place, offset + (place - offset) // block * block)
+    return jnp.where(place < offset, place, offset + (place - offset) // block * block)
+
+
+def _forward_from(
+    root: Int[Array, " query"],
+    draft_params: Params,
+    config: DecoderConfig,
+    text: TargetText,
+    draft_cache: Any,
+    *,
+    view: LayerView | None = None,
+    pools: TextPools | None = None,
+) -> ForwardResult:
+    """The draft's pass over all queries, each of which reads the target's KV before its root and the draft's from there on."""
+    first, place = text.first, jnp.arange(len(root))
+    batch, slots = text.tokens.shape[0], text.tokens.shape[1] - 1
     committed = jnp.arange(slots)[None, :] < first + root[:, None]
     own = (place[None, :] >= root[:, None]) & (place[None, :] <= place[:, None])
     before = jnp.zeros(batch, place.dtype) if text.before is None else text.before.astype(place.dtype)
     batched = lambda x: jnp.broadcast_to(x, (batch, *x.shape))
-    ran = forward(
+    return forward(
         draft_params,
         config,
         text.tokens[:, first:-1],
@@ -308,11 +329,9 @@ def block_forward(
             **({} if pools is None else pools.of_roots(root)),
         ),
         dtype=text.hidden.dtype,
-        logits_from=queries,
+        logits_from=len(root),
         view=view,
     )
-    index = offset + jnp.arange(starts)[:, None] * block + jnp.arange(block)[None, :]
-    return BlockForward(jnp.take(ran.hidden, index, axis=1), index, ran.facts)
 
 
 def block_pass(
@@ -362,14 +381,8 @@ def compare_with_target(
         ends: parameters of target and draft, of which only final norm and head are read.
     """
     at_places = lambda x: jnp.take(x, ran.place, axis=1)
-    agreed = agreement(
-        at_places(text.hidden),
-        ran.hidden,
-        at_places(text.tokens[:, text.first + 1 :]),
-        (lambda hidden: unembed(hidden, ends[0], config), lambda hidden: unembed(hidden, ends[1], config)),
-        vocab_size=config.vocab_size,
-        decoding=decoding,
-    )
+    next_token = at_places(text.tokens[:, text.first + 1 :])
+    agreed = _agreement_with_target(at_places(text.hidden), ran.hidden, next_token, ends, config, decoding)
     on_text = jnp.cumprod(agreed.accepted, axis=-1)
     before = jnp.concatenate([jnp.ones_like(on_text[..., :1]), on_text[..., :-1]], axis=-1)
     return BlockPass(
@@ -381,6 +394,18 @@ def compare_with_target(
     )
 
 
+def _agreement_with_target(
+    target: Float[Array, "*b hidden"],
+    draft: Float[Array, "*b hidden"],
+    next_token: Int[Array, "*b"],
+    ends: tuple[Params, Params],
+    config: DecoderConfig,
+    decoding: Decoding,
+) -> Agreement:
+    logits_of = (lambda hidden: unembed(hidden, ends[0], config), lambda hidden: unembed(hidden, ends[1], config))
+    return agreement(target, draft, next_token, logits_of, vocab_size=config.vocab_size, decoding=decoding)
+
+
 def all_starts(
     draft_params: Params,
     config: DecoderConfig,
@@ -388,42 +413,38 @@ def all_starts(
     draft_cache: KVCache,
     *,
     target: Params,
-    block: int,
+    block: Int[Array, ""] | int,
+    most: int | None = None,
     decoding: Decoding = SAMPLING,
     pools: TextPools | None = None,
 ) -> Float[Array, "batch start depth"]:
     """Survival, given the text, from every position from `text.first` on, in order: `block` passes.
 
-    Depths that lie beyond the text's end hold meaningless numbers in [0, 1]: of `query` queries, all depths are valid at
-    starts up to query − block.
-
+    Args:
+        block: draft length; at most `most`, up to which it may be traced: lengths share one compilation then.
+        most: static, depths of the result; None: `block`.
+    Returns:
+        0 beyond the draft length, and from the text's end on.
     Raises:
         ValueError: see `block_pass`.
     """
     _check_text(text, config)
-    check_count("block", block)
+    if most is None:
+        check_count("block", block)
+        most = int(block)
+    check_traced_count("block", block, least=1, most=most)
     check_sampling(decoding)
-    pad = ((0, 0), (0, 2 * block))
-    text = TargetText(jnp.pad(text.tokens, pad), jnp.pad(text.hidden, (*pad, (0, 0))), text.before)
-    draft_cache = pad_cache(draft_cache, 2 * block)
-    pools = None if pools is None else pools.padded(2 * block)
+    batch, queries = text.hidden.shape[:2]
+    next_token, place = text.tokens[:, text.first + 1 :], jnp.arange(queries)
 
-    def one(offset):
-        return block_pass(
-            draft_params,
-            config,
-            text,
-            draft_cache,
-            target=target,
-            offset=offset,
-            block=block,
-            decoding=decoding,
-            pools=pools,
-        ).survival_on_text
+    def one(offset: Int[Array, ""], accepted: Float[Array, "batch start depth"]) -> Float[Array, "batch start depth"]:
+        root = _roots(queries, offset, block)
+        drafted = _forward_from(root, draft_params, config, text, draft_cache, pools=pools).hidden
+        agreed = _agreement_with_target(text.hidden, drafted, next_token, (target, draft_params), config, decoding)
+        return accepted.at[:, root, place - root].set(agreed.accepted)
 
-    survival = jax.lax.map(one, jnp.arange(block))  # "offset batch start depth"
-    batch, starts = survival.shape[1:3]
-    return survival.transpose(1, 2, 0, 3).reshape(batch, starts * block, block)
+    accepted = jax.lax.fori_loop(0, block, one, jnp.zeros((batch, queries, most), text.hidden.dtype))
+    return jnp.cumprod(accepted, axis=-1)
 
 
 def _check_text(text: TargetText, config: DecoderConfig) -> None:

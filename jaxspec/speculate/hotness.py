@@ -9,7 +9,6 @@ Departs: what is older than a draft phase is kept, with a weight that falls by a
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import jax
@@ -131,10 +130,6 @@ class TextPools:
 
     rank: Int[Array, "layer batch query expert"]
     sizes: PoolSizes
-
-    def padded(self, queries: int) -> TextPools:
-        """With more queries behind, of meaningless pools."""
-        return dataclasses.replace(self, rank=jnp.pad(self.rank, ((0, 0), (0, 0), (0, queries), (0, 0))))
 
     def of_roots(self, root: Int[Array, " query"]) -> dict[str, Any]:
         """Fields of a step: each query chooses from the pool of its root."""

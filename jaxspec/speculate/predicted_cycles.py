@@ -371,9 +371,12 @@ def predict_cycles(
 
     def renewed(texts: Array, ids: Array, before: Array, ends: Array):
         del ids
-        where = {"config": config, "first": prompt_tokens - 1, "depth": max(draft_length, longest or 0)}
-        survival = _survival(target, draft, texts, before, knobs, decoding, **where)
-        found = expected_cycles(survival, draft_length, num_tokens, ends=ends)
+        deepest, where = max(draft_length, longest or 0), {"config": config, "first": prompt_tokens - 1}
+        survival = _survival(target, draft, texts, before, knobs, decoding, jnp.asarray(deepest), **where)
+        # What is not drafted is not accepted, so that all lengths share one program.
+        drafted = jnp.where(np.arange(MAX_DRAFT_LENGTH) < draft_length, survival, 0.0)
+        found = expected_cycles(drafted, MAX_DRAFT_LENGTH, num_tokens, ends=ends)
+        found = found._replace(survival=found.survival[:, :draft_length])
         if longest is None:
             return found
         return _AlongTexts(*found, gained=1.0 + jnp.sum(survival[..., :longest], axis=-1))
@@ -431,7 +434,7 @@ def _in_chunks(
     return gather(parts)
 
 
-@partial(jax.jit, static_argnames=("config", "first", "depth"))
+@partial(jax.jit, static_argnames=("config", "first"))
 def _survival(
     target: Params,
     draft: Params,
@@ -439,10 +442,10 @@ def _survival(
     before: Int[Array, " batch"],
     knobs: Knobs,
     decoding: Decoding,
+    draft_length: Int[Array, ""],
     *,
     config: DecoderConfig,
     first: int,
-    depth: int,
 ) -> Float[Array, "batch start depth"]:
     queries = tokens.shape[1] - 1
     place = jnp.arange(queries)[None]
@@ -465,6 +468,7 @@ def _survival(
         TargetText(tokens=tokens, hidden=result.hidden[:, first:], before=before),
         compress_cache(result.cache, knobs),
         target=target,
-        block=depth,
+        block=draft_length,
+        most=MAX_DRAFT_LENGTH,
         decoding=decoding,
     )

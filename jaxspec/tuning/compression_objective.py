@@ -105,7 +105,8 @@ def measure_hard(
         full = np.minimum(part[0] + np.arange(width), part[-1])
         counted = ((np.arange(width) < len(part)) & (full < count)).astype(np.float32)
         given = calibration, knobs, jnp.asarray(full), decoding, jnp.asarray(counted)
-        measurements.append(on_host(measured_windows(*given)))
+        # Of NumPy: means of arrays of JAX would be a program for each shape, which wait for whatever else compiles.
+        measurements.append(jax.device_get(on_host(measured_windows(*given))))
         shares.append(float(counted.sum()) / count)
     return measurements[0] if len(measurements) == 1 else mean_measurement(measurements, shares)
 
@@ -122,8 +123,8 @@ price_exactly = jit_fast_compile(price)
 
 def best_length(pricing: Case, measured: DraftMeasurement) -> tuple[int, float]:
     """The draft length of 1 or more with the highest speedup, and that speedup (over 16-bit decoding)."""
-    speedup = price_exactly(pricing, measured).speedup_vs_bf16_ar[1:]
-    return int(jnp.argmax(speedup)) + 1, float(jnp.max(speedup))
+    speedup = np.asarray(price_exactly(pricing, measured).speedup_vs_bf16_ar)[1:]
+    return int(np.argmax(speedup)) + 1, float(np.max(speedup))
 
 
 def grid_points(scheme: Scheme) -> list[dict[str, float]]:

@@ -36,7 +36,8 @@ from jaxspec.results.network_results import (
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.acceptance import acceptance_rates, compare_cycles, speedup_ratio
-from jaxspec.speculate.chunks import chunk_size
+from jaxspec.speculate.chunks import Prompts, chunk_size
+from jaxspec.speculate.drafts.self_draft import SelfDraftParams
 from jaxspec.speculate.predicted_cycles import predict_cycles
 from jaxspec.speculate.proof import continuation_length, continue_texts, decode_chains
 from jaxspec.speculate.sampling import GREEDY, Decoding
@@ -72,11 +73,15 @@ class ChainDecoding:
         return continuation_length(self.drafts.work.config.output_tokens)
 
     def compile(self) -> None:
-        """Compile what decodes, with a draft or without: one token of a few prompts is decoded. For a thread."""
-        drafts, setup = self.drafts, self.drafts.work.setup
-        asked, few = drafts.work.asked(1, setup.decoding), chunk_size(len(setup.prompts))
+        """Compile what decodes, with a draft or without, and what predicts its cycles: one token of a few prompts is decoded,
+        one draft step predicted. For a thread."""
+        setup, few = self.drafts.work.setup, chunk_size(len(self.drafts.work.setup.prompts))
+        asked = self.drafts.work.asked(1, setup.decoding)
         asked = asked._replace(tokens=asked.tokens[:few], lengths=asked.known_lengths[:few])
-        decode_chains(setup.params, setup.config, drafts.none, asked, 0, longest=self.longest, room=self.room)
+        decode_chains(setup.params, setup.config, self.drafts.none, asked, 0, longest=self.longest, room=self.room)
+        texts = np.zeros((few, asked.tokens.shape[1] + self.room), np.int32)
+        asked = asked._replace(num_tokens=self.drafts.work.config.output_tokens)
+        self._predict(self.drafts.none.params, asked, texts, 1, lambda: None)
 
     def name_of(self, drafts: Mapping[str, Knobs]) -> str:
         """Name of a stage about several drafts, by their knobs."""
@@ -126,24 +131,33 @@ class ChainDecoding:
         setup, config = work.setup, work.config
 
         def compute() -> Arrays:
-            places = setup.prompts.shape[1]
-            length = places + self.room
-            texts = self.autoregressive(setup.decoding)["tokens"][:, :length]
+            texts = self.autoregressive(setup.decoding)["tokens"][:, : setup.prompts.shape[1] + self.room]
             with work.bar(f"predicting tokens per cycle, {what}", len(texts)) as bar:
-                return predict_cycles(
-                    setup.params,
-                    drafts.params(knobs),
-                    setup.config,
-                    work.asked(config.output_tokens, setup.decoding),
-                    texts,
-                    knobs=knobs,
-                    draft_length=knobs.draft_length,
-                    longest=self.gains,
-                    sharing=config.batch,
-                    advance=bar.advance,
-                )
+                given = SelfDraftParams(drafts.params(knobs), knobs), work.asked(config.output_tokens, setup.decoding)
+                return self._predict(*given, texts, knobs.draft_length, bar.advance)
 
         return work.stages.run(f"predicted/{sampling_mode(setup.decoding)}-{_digest(knobs, setup.config)}", compute)
+
+    def _predict(
+        self,
+        draft: SelfDraftParams,
+        asked: Prompts,
+        texts: np.ndarray,
+        draft_length: int,
+        advance: Callable[[], None],
+    ) -> Arrays:
+        return predict_cycles(
+            self.drafts.work.setup.params,
+            draft.network,
+            self.drafts.work.setup.config,
+            asked,
+            texts,
+            knobs=draft.knobs,
+            draft_length=draft_length,
+            longest=self.gains,
+            sharing=self.drafts.work.config.batch,
+            advance=advance,
+        )
 
 
 def _digest(knobs: Knobs, network: DecoderConfig) -> str:

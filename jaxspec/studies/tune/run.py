@@ -298,7 +298,9 @@ class Tuning:
         """In a thread, compile what comes after the grid: of a small network it takes longer than all that is computed."""
         thread = ThreadPoolExecutor(1)
         start = harden(grid_knobs(self.setup.scheme, self.setup.config)[0], draft_length=1)
+        blank = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), self._form)
         for device, pricing in self.work.pricings.items():
+            thread.submit(best_length, pricing, blank)  # first, as the grid's points are priced before all else
             if self.config.objective == "speedup" and not self.stages.has(self._ascent_name("tuned", device)):
                 given = start, self.drafts.calibration, pricing, self.goal, tuning_windows(self.config, self.drafts)
                 self.programs[device] = thread.submit(compile_returns, *given)
@@ -319,13 +321,19 @@ class Tuning:
             decode_temperature=config.surrogate_temperature if setup.decoding.greedy else config.temperature,
         )
 
+    @cached_property
+    def _form(self) -> DraftMeasurement:
+        """Shapes of what is measured of a draft."""
+        point = grid_knobs(self.setup.scheme, self.setup.config)[0]
+        return jax.eval_shape(self.drafts.measure, point)
+
     def _ascent_name(self, stage: str, device: str) -> str:
         return f"balance/{self.slugs[device]}-{stage}"
 
     def _measure_grid(self) -> list[DraftMeasurement]:
         """Every grid point's draft on calibration text; what it costs is a matter of the device, later."""
         points = grid_knobs(self.setup.scheme, self.setup.config)
-        structure = jax.tree.structure(jax.eval_shape(self.drafts.measure, points[0]))
+        structure = jax.tree.structure(self._form)
         windows = max(1, len(self.drafts.text) // _GRID_SHARE)
 
         def compute() -> Arrays:
@@ -358,8 +366,8 @@ class Tuning:
         # A soft pair lies between two whole numbers of bits: evaluate both roundings and the best grid point; keep the best.
         whole = [spec.name for spec in setup.scheme.knob_specs if spec.whole and spec.per in ("matrix", "head")]
         candidates = [
-            soft.replace_values(**{name: rounded(soft.values[name]) for name in whole})
-            for rounded in (jnp.floor, jnp.ceil)
+            soft.replace_values(**{name: jnp.asarray(rounded(soft.values[name])) for name in whole})
+            for rounded in (np.floor, np.ceil)
         ]
         if setup.scheme.facts.prunes:
             # A bitmap takes a bit per weight, so that a draft that prunes nothing is no neighbour of any that does.

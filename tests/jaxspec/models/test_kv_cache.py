@@ -10,7 +10,6 @@ from jaxspec.models.kv_cache import (
     KVCache,
     first_slots,
     in_parts,
-    pad_cache,
     take_sequences,
     take_slots,
     write_cache,
@@ -81,7 +80,6 @@ def test_positions_go_where_their_slots_go(form):
         (update, taken),
         (write_cache(form(cache), update, starts), written),
         (first_slots(form(cache), 4), position[..., :4]),
-        (pad_cache(form(cache), 2), np.pad(position, ((0, 0), (0, 0), (0, 2)))),
         (take_sequences(form(cache), sequences), position[:, sequences]),
     ]
     for found, expected in cases:

@@ -35,6 +35,7 @@ from jaxspec.report.terminal import Shown, Table, note_lines, shown_run
 from jaxspec.results import UNKNOWN, given
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.studies.advise.result import AdvisedBatch, AdviseResult, ScheduleRange
+from jaxspec.studies.engine_flags import SERVED_DRAFTS
 from jaxspec.studies.given_acceptance import acceptance_line
 from jaxspec.studies.predict.view import by_device
 
@@ -109,6 +110,7 @@ _BATCH = _number("batch", "sequences", lambda row: given(row.batch), 0)
 #: Engine whose command is shown where none was asked for, and titles of those that can be.
 _TITLES = {
     "vllm": "vLLM",
+    "vllm-2025": "vLLM",
     "sglang": "SGLang",
     "llama.cpp": "llama.cpp",
     "llama.cpp-metal": "llama.cpp",
@@ -195,30 +197,37 @@ def caption(result: AdviseResult, at: str = "") -> list[str]:
 
 
 def command_lines(result: AdviseResult, at: str = "") -> list[str]:
-    """How the engine that was asked for is started, or vLLM, to copy; nothing where there is no command."""
+    """How the engine that was asked for is started, or vLLM where none was, to copy; nothing where there is no command."""
     title = _shown_title(result)
-    return (
-        [f"{title}, for {result.device}{at}:", *result.commands[title].splitlines()] if title in result.commands else []
-    )
+    shown = result.commands.get(title)
+    return [] if shown is None else [f"{title}, for {result.device}{at}:", *shown.splitlines()]
 
 
 def without_command(result: AdviseResult) -> list[str]:
     """Why there is no command; nothing where there is one."""
-    if result.speculate.value and not result.commands:
+    title, kind = _shown_title(result), result.draft.kind
+    if not result.speculate.value:
+        return [f"{result.device}: start the engine without a draft"]
+    if title in result.commands:
+        return []
+    if not result.commands and kind not in SERVED_DRAFTS:
         return [
             f"{result.device}: no engine supports the draft {result.draft.name} by itself; jaxspec export writes one from a "
             "run whose scheme keeps the target as it is"
         ]
-    if not result.commands:
-        return [f"{result.device}: start the engine without a draft"]
-    if (title := _shown_title(result)) not in result.commands:
-        return [f"{result.device}: {title} has no draft of kind {result.draft.kind or NOT_KNOWN}"]
-    return []
+    others = f"; engines/ has the settings of {', '.join(result.commands)}" if result.commands else ""
+    if title not in _TITLES.values():
+        return [f"{result.device}: no command of {title} is known here{others}"]
+    # vLLM takes every kind of draft, so that without it the target is a GGUF file.
+    if "vLLM" not in result.commands and title != "llama.cpp":
+        return [f"{result.device}: no command of {title} for GGUF files is known here{others}"]
+    return [f"{result.device}: {title} has no draft of kind {kind}{others}"]
 
 
 def _shown_title(result: AdviseResult) -> str:
+    """The engine that was asked for, by its title where commands of it are known; vLLM where none was."""
     asked = None if result.engine is None else result.engine.name
-    return _TITLES.get(asked or "", _SHOWN)
+    return _SHOWN if asked is None else _TITLES.get(asked, asked)
 
 
 #: What operators wait for -> colour; a draft's are hatched.

@@ -6,10 +6,14 @@ import shlex
 import pytest
 
 from hwmodels import catalog
+from jaxspec.results import given
+from jaxspec.results.network_results import EngineUsed
 from jaxspec.settings import build_config
 from jaxspec.studies.advise.config import AdviseConfig
 from jaxspec.studies.advise.inputs import served_draft, served_target
-from jaxspec.studies.engine_flags import engines_for
+from jaxspec.studies.advise.result import AdvisedDraft, AdviseResult
+from jaxspec.studies.advise.view import command_lines, without_command
+from jaxspec.studies.engine_flags import ServedDraft, engines_for
 
 LLAMA = "meta-llama/Llama-3.1-8B"
 
@@ -58,3 +62,38 @@ def test_both_networks_of_a_command():
     assert lines[0] == f"hf download {LLAMA} --local-dir target"
     assert lines[1].startswith("python convert_hf_to_gguf.py target --outtype")
     assert lines[2] == "hf download meta-llama/Llama-3.2-1B --local-dir draft"
+
+
+@pytest.mark.parametrize(
+    ("engine", "architecture", "said"),
+    [
+        (
+            "trtllm",
+            "llama-3.1-8b",
+            "no command of trtllm is known here; engines/ has the settings of transformers, vLLM",
+        ),
+        ("jax", "llama-3.1-8b", "no command of jax is known here"),
+        (
+            "vllm",
+            "target.gguf",
+            "no command of vLLM for GGUF files is known here; engines/ has the settings of llama.cpp",
+        ),
+        *[(name, "llama-3.1-8b", None) for name in ("vllm", "vllm-2025", "sglang", "llama.cpp", None)],
+    ],
+)
+def test_no_other_engines_command_is_shown(engine, architecture, said):
+    known = engines_for(architecture, ServedDraft("network", "draft"), 3)
+    result = AdviseResult(
+        engine=None if engine is None else EngineUsed(name=engine),
+        device="h100-sxm",
+        draft=AdvisedDraft(name="llama-3.2-1b", kind="network"),
+        speculate=given(True),
+        commands={each.title: each.shown for each in known},
+    )
+    if said is None:
+        title = {"sglang": "SGLang", "llama.cpp": "llama.cpp"}.get(engine, "vLLM")
+        assert command_lines(result)[0] == f"{title}, for h100-sxm:"
+        assert without_command(result) == []
+    else:
+        assert command_lines(result) == []
+        assert without_command(result)[0].startswith(f"h100-sxm: {said}")

@@ -15,6 +15,12 @@ from jaxtyping import Array
 from hwmodels.chip.blocks import Technology, mac_energy
 from hwmodels.decoders.encoder import Encoder
 from hwmodels.numerics.fields import (
+    AREA,
+    BYTE_RATE,
+    CAPACITY,
+    ENERGY,
+    FLOP_RATE,
+    LATENCY,
     NOT_NEGATIVE,
     POSITIVE,
     SHARE,
@@ -39,16 +45,14 @@ class MemoryTier:
     On chip: SRAM of the die itself. By a technology it takes area by its capacity; it has no interface and no price of its own.
     """
 
-    bandwidth_bytes_per_s: Leaf = number(POSITIVE)  # of the data sheet, > 0
+    bandwidth_bytes_per_s: Leaf = number(BYTE_RATE)  # of the data sheet, > 0
     efficiency: Leaf = number(SHARE)  # share of the bandwidth that streaming reaches, in (0, 1]
-    capacity_bytes: Leaf = number(POSITIVE)  # > 0
-    access_latency_s: Leaf = number(
-        NOT_NEGATIVE, default=None
-    )  # from a request to its data, >= 0; None: no access waits
+    capacity_bytes: Leaf = number(CAPACITY)  # > 0
+    access_latency_s: Leaf = number(LATENCY, default=None)  # from a request to its data, >= 0; None: no access waits
     outstanding_accesses: Leaf = number(POSITIVE, default=None)  # under way at once, which hides latency, > 0; None: 1
     #: Access that reaches half the bandwidth, >= 0; None: as the latency has it.
     given_half_bytes: Leaf = number(NOT_NEGATIVE, default=None)
-    energy_j_per_bit: Leaf = number(NOT_NEGATIVE, default=None)  # of moving a bit, >= 0; None: not known
+    energy_j_per_bit: Leaf = number(ENERGY, default=None)  # of moving a bit, >= 0; None: not known
     coupled: bool = flag()
     on_chip: bool = flag()
 
@@ -61,10 +65,10 @@ class OnChipPath:
     the device has decoders, their place says on which of the two values are coded.
     """
 
-    buffer_bytes_per_s: Leaf = number(POSITIVE)  # that it delivers, > 0
-    link_bytes_per_s: Leaf = number(POSITIVE, default=None)  # of all links together, > 0; None: as the buffer
+    buffer_bytes_per_s: Leaf = number(BYTE_RATE)  # that it delivers, > 0
+    link_bytes_per_s: Leaf = number(BYTE_RATE, default=None)  # of all links together, > 0; None: as the buffer
     #: Of moving a bit over the links, >= 0; None: in the energy of arithmetic.
-    link_energy_j_per_bit: Leaf = number(NOT_NEGATIVE, default=None)
+    link_energy_j_per_bit: Leaf = number(ENERGY, default=None)
 
 
 @flax.struct.dataclass
@@ -92,12 +96,12 @@ class ExtraRows:
 class Chip:
     """Power and area beside memory and decoder. Every field is a leaf, "*b"."""
 
-    energy_j_per_flop: Leaf = number(NOT_NEGATIVE)  # of arithmetic with its on-chip traffic, >= 0
+    energy_j_per_flop: Leaf = number(ENERGY)  # of arithmetic with its on-chip traffic, >= 0
     static_power_w: Leaf = number(NOT_NEGATIVE)  # drawn whatever is done, >= 0
     #: Of the die without decoders, > 0; with `element_area_m2` without the matrix unit's elements too. None: not known.
-    area_m2: Leaf = number(POSITIVE, default=None)
+    area_m2: Leaf = number(AREA, default=None)
     element_area_m2: Leaf = number(
-        POSITIVE, default=None
+        AREA, default=None
     )  # of one element of the matrix unit, > 0; None: area by the unit's size is not known
 
 
@@ -111,13 +115,11 @@ class Device:
     """
 
     peak_flops_per_s: Leaf = number(
-        POSITIVE
+        FLOP_RATE
     )  # dense 16-bit matrix products of the data sheet, > 0; a multiply-add counts 2
     compute_efficiency: Leaf = number(SHARE)  # share of the peak that large products reach, in (0, 1]
     memory: MemoryTier = part(MemoryTier)  # filled first, and where activations go
-    operator_latency_s: Leaf = number(
-        NOT_NEGATIVE
-    )  # fixed time of one operator launch, not overlapped with anything, >= 0
+    operator_latency_s: Leaf = number(LATENCY)  # fixed time of one operator launch, not overlapped with anything, >= 0
     spill: tuple[MemoryTier, ...] = ()  # takes what the memory before it cannot hold
     matrix_unit: Any = None  # a hwmodels.compute.unit.ComputeUnit; None: everything runs at the roof's rate
     decoder: Any = None  # a hwmodels.decoders.Decoder, where weights are stored compressed
@@ -126,7 +128,7 @@ class Device:
         POSITIVE, default=1.0
     )  # bytes that attention moves per byte of KV cache, > 0; 1 reads each once
     #: Of everything that is no product of matrices, > 0; None: the roof's rate.
-    vector_flops_per_s: Leaf = number(POSITIVE, default=None)
+    vector_flops_per_s: Leaf = number(FLOP_RATE, default=None)
     schedule: Schedule = choice("overlapped", "serial")  # of the memories
     group: Any = None  # a hwmodels.parallel.group.DeviceGroup, of which this is one device; None: it works alone
     placement: Any = None  # a hwmodels.memory.placement.PlacementPolicy; None: KV, dense weights, experts in this order

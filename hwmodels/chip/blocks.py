@@ -38,7 +38,7 @@ from hwmodels.chip.published import (
     SRAM_J_7,
     SRAM_J_45,
 )
-from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, SHARE, Rule, choice, number
+from hwmodels.numerics.fields import FREQUENCY, NOT_NEGATIVE, SHARE, Rule, choice, number
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE, NANO
 
@@ -78,7 +78,7 @@ class Technology:
 
     node_m: Leaf = number(_NODE)  # name of the node, 7e-9 for 7 nm
     #: Of multipliers whose unit names no clock of its own (a roofline, a GPU), > 0. Assumed: 1 GHz.
-    frequency_hz: Leaf = number(POSITIVE, default=1e9)
+    frequency_hz: Leaf = number(FREQUENCY, default=1e9)
     #: On-chip memory beside that of the matrix unit, >= 0: caches, scratchpads. None unless given.
     sram_bytes: Leaf = number(NOT_NEGATIVE, default=0.0)
     #: Share of an SRAM's area that is cells, in (0, 1]. 31.8 Mib/mm2 with cells of 0.021 um2: TSMC N3E, IEDM 2022.

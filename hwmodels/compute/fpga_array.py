@@ -28,7 +28,7 @@ from hwmodels.compute.weight_layouts import share_narrower
 from hwmodels.device import Device
 from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.network.operators.work import OperatorWork
-from hwmodels.numerics.fields import POSITIVE, SHARE, number
+from hwmodels.numerics.fields import FREQUENCY, POSITIVE, SHARE, number
 from hwmodels.numerics.folds import smooth_folds
 from hwmodels.numerics.scalars import Leaf, Number, as_float, same_rank, with_last_axis
 
@@ -44,7 +44,7 @@ class FpgaArray(WholePasses, SingleKernel):
 
     rows: Leaf = number(POSITIVE)  # PEs over k, >= 1
     columns: Leaf = number(POSITIVE)  # PEs over n, >= 1
-    frequency_hz: Leaf = number(POSITIVE)  # > 0
+    frequency_hz: Leaf = number(FREQUENCY)  # > 0
     macs_per_pe: Leaf = number(POSITIVE, default=1.0)  # 16-bit products of a PE in a cycle, summed within it, > 0
     packing: Leaf = number(
         POSITIVE, default=1.0

@@ -39,7 +39,7 @@ from hwmodels.compute.weight_layouts import share_narrower
 from hwmodels.device import Device
 from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.network.operators.work import MATRIX_OPERATORS, OPERATORS, OperatorWork
-from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, choice, number, part
+from hwmodels.numerics.fields import BYTE_RATE, FLOP_RATE, NOT_NEGATIVE, POSITIVE, choice, number, part
 from hwmodels.numerics.folds import smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_float, same_rank, select, with_last_axis
 from hwmodels.numerics.smoothing import smooth_maximum
@@ -66,8 +66,8 @@ class HostProcessor:
     """Cores that share the work evenly. Every field is a leaf, "*b"."""
 
     cores: Leaf = number(POSITIVE)  # that work at the same time, > 0
-    peak_flops_per_s: Leaf = number(POSITIVE)  # of one core on products of quantized matrices, > 0
-    bandwidth_bytes_per_s: Leaf = number(POSITIVE)  # that all of them reach together, > 0
+    peak_flops_per_s: Leaf = number(FLOP_RATE)  # of one core on products of quantized matrices, > 0
+    bandwidth_bytes_per_s: Leaf = number(BYTE_RATE)  # that all of them reach together, > 0
     power_w: Leaf = number(NOT_NEGATIVE)  # of all of them while they compute, >= 0; counts where energy is known
 
 
@@ -130,7 +130,7 @@ class MatrixVectorNpu(WholePasses, Rated):
     vector: VectorUnits = part(VectorUnits)
     # From DRAM into on-chip memory, > 0. Where the memory tier prices the same bytes they are not moved twice: pipelined, the
     # slower of two equal times decides; serial, this copy is the one that is waited for. Infinite: the tier's alone.
-    dma_bytes_per_s: Leaf = number(POSITIVE)
+    dma_bytes_per_s: Leaf = number(BYTE_RATE)
     converted_below_bits: Leaf = number(
         POSITIVE, default=UNCOMPRESSED_BITS
     )  # weights of fewer stored bits pass through the vector units
@@ -139,7 +139,7 @@ class MatrixVectorNpu(WholePasses, Rated):
     #: converted again. None: activations always fit.
     on_chip_bytes: Leaf = number(POSITIVE, default=None)
     #: From memory to the vector units without the DMA, > 0; None: as fast as the memory.
-    core_path_bytes_per_s: Leaf = number(POSITIVE, default=None)
+    core_path_bytes_per_s: Leaf = number(BYTE_RATE, default=None)
     host: HostProcessor | None = part(HostProcessor, default=None)  # None: the NPU computes logits itself
 
     #: Of the matrix unit on full tiles, > 0; a multiply-add counts 2. None: the roof's rate of the device.

@@ -28,7 +28,7 @@ from hwmodels.compute.weight_layouts import LAYOUTS
 from hwmodels.device import Device
 from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.network.operators.work import OperatorWork
-from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, number, tag, variant
+from hwmodels.numerics.fields import FREQUENCY, NOT_NEGATIVE, POSITIVE, number, tag, variant
 from hwmodels.numerics.folds import smooth_ceil_div, smooth_folds
 from hwmodels.numerics.scalars import Leaf, Number, as_float, same_rank, with_last_axis, with_rank
 
@@ -194,7 +194,7 @@ class VectorArray(WholePasses, SingleKernel):
     pe_columns: Leaf = number(POSITIVE)  # >= 1
     vector_macs: Leaf = number(POSITIVE)  # in a PE, each for another column of the weights, >= 1
     vector_width: Leaf = number(POSITIVE)  # products that one of them adds up in a cycle, >= 1
-    frequency_hz: Leaf = number(POSITIVE)  # > 0
+    frequency_hz: Leaf = number(FREQUENCY)  # > 0
 
     @property
     def elements(self) -> Leaf:

@@ -20,7 +20,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, choice, number
+from hwmodels.numerics.fields import FREQUENCY, NOT_NEGATIVE, POSITIVE, choice, number
 from hwmodels.numerics.folds import Whole
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.numerics.smoothing import smooth_largest
@@ -112,7 +112,7 @@ class Decoder:
         ValueError: `kind` is not in `DECODER_KINDS` or `place` not in `PLACES`.
     """
 
-    frequency_hz: Leaf = number(POSITIVE)  # > 0
+    frequency_hz: Leaf = number(FREQUENCY)  # > 0
     symbols_per_cycle: Leaf = number(
         POSITIVE, default=math.inf
     )  # that one unit puts out, > 0; infinite where only parsing limits it

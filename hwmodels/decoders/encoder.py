@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.decoders.decoder import exact_counts, round_up
-from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, number
+from hwmodels.numerics.fields import FREQUENCY, NOT_NEGATIVE, POSITIVE, number
 from hwmodels.numerics.folds import Whole
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 
@@ -27,7 +27,7 @@ __all__ = ["Encoder", "encode_energy", "encode_time", "encoders_needed"]
 class Encoder:
     """Encoding units that work side by side; every field is a leaf, "*b"."""
 
-    frequency_hz: Leaf = number(POSITIVE)  # > 0
+    frequency_hz: Leaf = number(FREQUENCY)  # > 0
     values_per_cycle: Leaf = number(POSITIVE)  # that one unit takes in, > 0
     count: Leaf = number(POSITIVE, default=1.0)  # units, > 0
     area_m2: Leaf = number(NOT_NEGATIVE, default=0.0)  # of one unit, >= 0

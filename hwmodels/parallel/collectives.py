@@ -34,7 +34,7 @@ from jaxtyping import Array, Float
 
 from hwmodels.compute.tile_counts import soft_minimum
 from hwmodels.compute.unit import ErrorInterval
-from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, SHARE, number
+from hwmodels.numerics.fields import BYTE_RATE, ENERGY, LATENCY, NOT_NEGATIVE, SHARE, number
 from hwmodels.numerics.scalars import Leaf, Number, as_arrays, as_float, same_rank
 
 __all__ = [
@@ -72,7 +72,7 @@ ALGORITHMS: dict[Collective, tuple[Algorithm, ...]] = {
 class CollectiveKernel:
     """What one algorithm takes on a link; every field but the algorithm is a leaf, "*b"."""
 
-    launch_s: Leaf = number(NOT_NEGATIVE)  # before anything is sent, >= 0
+    launch_s: Leaf = number(LATENCY)  # before anything is sent, >= 0
     efficiency: Leaf = number(SHARE)  # share of the link's bandwidth that large messages reach, in (0, 1]
     hop_s: Leaf = number(NOT_NEGATIVE, default=0.0)  # of each round, >= 0
     peer_s: Leaf = number(NOT_NEGATIVE, default=0.0)  # of each other device, >= 0
@@ -166,11 +166,11 @@ class Link:
     A collective without measured kernels takes what latency and efficiency say, by a ring or at one shot.
     """
 
-    bandwidth_bytes_per_s: Leaf = number(POSITIVE)  # of a device in one direction, > 0
+    bandwidth_bytes_per_s: Leaf = number(BYTE_RATE)  # of a device in one direction, > 0
     efficiency: Leaf = number(SHARE)  # share of it that large messages reach, in (0, 1]
-    launch_s: Leaf = number(NOT_NEGATIVE)  # of a collective, before anything is sent, >= 0
-    latency_s: Leaf = number(NOT_NEGATIVE)  # from one device to another, >= 0
-    energy_j_per_bit: Leaf = number(NOT_NEGATIVE, default=None)  # sent by a device, >= 0; None: not known
+    launch_s: Leaf = number(LATENCY)  # of a collective, before anything is sent, >= 0
+    latency_s: Leaf = number(LATENCY)  # from one device to another, >= 0
+    energy_j_per_bit: Leaf = number(ENERGY, default=None)  # sent by a device, >= 0; None: not known
     all_reduce: tuple[CollectiveKernel, ...] = ()
     all_gather: tuple[CollectiveKernel, ...] = ()
     reduce_scatter: tuple[CollectiveKernel, ...] = ()

@@ -28,7 +28,7 @@ from hwmodels.device import Device
 from hwmodels.network.architecture import LAYER_COUNTS, Architecture, Workload
 from hwmodels.network.operators.expert_sharing import ExpertSharing
 from hwmodels.network.operators.steps import StepShape
-from hwmodels.numerics.fields import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE, number
+from hwmodels.numerics.fields import BYTE_RATE, COUNT, ENERGY, POSITIVE, WHOLE, number
 from hwmodels.numerics.folds import smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_arrays, as_float, same_rank
 from hwmodels.numerics.units import BITS_PER_BYTE
@@ -57,11 +57,11 @@ __all__ = [
 class ElementLinks:
     """Links of one processing element; all have the same. Every field is a leaf, "*b"."""
 
-    aggregation_bytes_per_s: Leaf = number(POSITIVE)  # to and from other elements, > 0
-    streamline_bytes_per_s: Leaf = number(POSITIVE)  # from memories that are not its own bank, > 0
+    aggregation_bytes_per_s: Leaf = number(BYTE_RATE)  # to and from other elements, > 0
+    streamline_bytes_per_s: Leaf = number(BYTE_RATE)  # from memories that are not its own bank, > 0
     activation_bits: Leaf = number(POSITIVE, default=8.0)  # of an activation that is sent, > 0
     partial_sum_bits: Leaf = number(POSITIVE, default=32.0)  # of a sum that is sent, > 0
-    energy_j_per_bit: Leaf = number(NOT_NEGATIVE, default=0.0)  # of the aggregation links, >= 0
+    energy_j_per_bit: Leaf = number(ENERGY, default=0.0)  # of the aggregation links, >= 0
 
 
 @flax.struct.dataclass

@@ -30,7 +30,8 @@ def varied(device, **memory):
 def test_a_negative_bandwidth_is_refused_where_it_is_priced(toy_device, small, number):
     steps = [decode_step(Workload(batch=1.0, context_tokens=10.0), footprint=uniform_footprint(16.0))]
     with pytest.raises(
-        ValueError, match=r"^Device.memory.bandwidth_bytes_per_s is -1e\+12; it must be a positive number$"
+        ValueError,
+        match=r"^Device.memory.bandwidth_bytes_per_s is -1e\+12; it must be a positive number of bytes per second, ",
     ):
         price_steps(varied(toy_device, bandwidth_bytes_per_s=number), small, steps)
 

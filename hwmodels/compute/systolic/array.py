@@ -34,7 +34,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, choice, number, part
+from hwmodels.numerics.fields import BYTE_RATE, FREQUENCY, NOT_NEGATIVE, POSITIVE, choice, number, part
 from hwmodels.numerics.folds import Whole, as_whole, ceil_div, smooth_folds
 from hwmodels.numerics.scalars import Leaf, Number, as_float, same_rank
 from hwmodels.numerics.smoothing import smooth_largest
@@ -66,7 +66,7 @@ CONVENTIONS = ("pipelined", "double_buffered", "huffllm", "scale_sim")
 class OnChipBuffer:
     """A memory beside the array. Every field is a leaf, "*b"."""
 
-    bandwidth_bytes_per_s: Leaf = number(POSITIVE)  # reads and writes together, > 0
+    bandwidth_bytes_per_s: Leaf = number(BYTE_RATE)  # reads and writes together, > 0
     access_bytes: Leaf = number(POSITIVE)  # width of one access, > 0; traffic is counted in fractions of it
     access_energy_j: Leaf = number(NOT_NEGATIVE)  # of one access, read or write, >= 0
     #: > 0; no time depends on it, area and power do. None: two folds of 16-bit operands, so that one loads while one is used.
@@ -83,7 +83,7 @@ class SystolicArray:
 
     rows: Leaf = number(POSITIVE)  # >= 1; a real number to the smooth functions
     columns: Leaf = number(POSITIVE)  # >= 1, likewise
-    frequency_hz: Leaf = number(POSITIVE)  # > 0
+    frequency_hz: Leaf = number(FREQUENCY)  # > 0
     mac_energy_j: Leaf = number(NOT_NEGATIVE)  # of one multiply-accumulate, >= 0
     input_buffer: OnChipBuffer = part(OnChipBuffer)
     weight_buffer: OnChipBuffer = part(OnChipBuffer)

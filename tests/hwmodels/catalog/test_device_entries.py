@@ -115,6 +115,18 @@ def test_parts_of_several_kinds_and_parts_that_may_be_absent(host):
         (BASE, "memory.bandwidth_bytes_per_s is missing; add .* and likewise memory.efficiency, memory.capacity_bytes"),
         (BASE + MEMORY + "size = 3\nrate = 4\n", "unknown key 'memory.size', 'memory.rate'"),
         (BASE + MEMORY + '[technology]\nnode_m = { value = 7, source = "7 nm" }\n', "node_m is 7; it must be .* 7 nm"),
+        *[
+            (text.replace(number(given), number(other)), f"{name} is {other}; it must be .*: {unit}")
+            for text, given, other, name, unit in [
+                (BASE + MEMORY, 5e10, 400, "memory.bandwidth_bytes_per_s", "400 GB/s are 400e9"),
+                (BASE + MEMORY, 8e9, 32, "memory.capacity_bytes", "32 GB are 32e9"),
+                (BASE + MEMORY, 5e-12, 5, "memory.energy_j_per_bit", "4 pJ are 4e-12"),
+                (BASE + MEMORY, 1e13, 10.5, "peak_flops_per_s", "50 TFLOP/s are 50e12"),
+                (BASE + MEMORY, 1e-6, 5, "operator_latency_s", "5 microseconds are 5e-6"),
+                (BASE + MEMORY + VECTOR, 2e9, 1500, "matrix_unit.frequency_hz", "1.5 GHz are 1.5e9"),
+                (BASE + MEMORY + CHIP, 1e-5, 800, "chip.area_m2", "800 mm2 are 8e-4"),
+            ]
+        ],
         (BASE + "memory = 3\n", "memory is 3; it must be a table"),
         (
             BASE + MEMORY + table("matrix_unit", kind='"systolic"'),

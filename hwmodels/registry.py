@@ -13,7 +13,7 @@ import functools
 import importlib
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -92,10 +92,11 @@ class Registry(MutableMapping[str, T], Generic[T]):
         kind: in words, as `register` and the group of entry points name it.
     """
 
-    def __init__(self, kind: str, members: Mapping[str, T], accept: Callable[[str, Any], T]):
-        """Args: members: of these packages. accept: from name and object to the member; raises ValueError in words."""
+    def __init__(self, kind: str, members: Mapping[str, T], accept: Callable[[str, Any], T], taken: Iterable[str] = ()):
+        """Args: members: of these packages. accept: from name and object to the member; raises ValueError in words.
+        taken: further names that no member may have."""
         self.kind, self._accept = kind, accept
-        self._members, self._own = dict(members), frozenset(members)
+        self._members, self._own = dict(members), frozenset([*members, *taken])
         self._waiting: dict[str, EntryPoint] | None = None
         self._registered: set[str] = set()
         REGISTRIES[kind] = self
@@ -121,7 +122,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
         """
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ValueError(f"{self.kind} is called {name!r}; a name has small letters, digits, '.', '_' and '-'")
-        if name in self and name not in self._registered:
+        if (name in self or name in self._own) and name not in self._registered:
             raise ValueError(f"the name of {self.kind} {name!r} is taken; give another name")
         self._members[name] = self._accept(name, member)
         self._registered.add(name)

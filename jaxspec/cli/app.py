@@ -9,12 +9,12 @@ from typing import Any, TextIO
 
 import click
 
-from jaxspec import kept_programs
 from jaxspec.cleanup import PENDING
 from jaxspec.cli.options import Command, Group, unknown_command, usage_line
 from jaxspec.cli.process import INTERRUPTED, discard_output
 from jaxspec.cli.study_command import study_command
 from jaxspec.errors import InputError, ReportedByRank0Error, printable
+from jaxspec.kept_programs import keep_programs as keep_compiled
 from jaxspec.registries import load_object, tell_by
 from jaxspec.studies.study import STUDIES, find_study
 
@@ -100,7 +100,7 @@ def cli(keep_programs: bool) -> None:
     2 bad input, 130 interrupted and resumable, 141 the reader of the output stopped reading.
     """
     if keep_programs:
-        kept_programs.keep_programs()
+        keep_compiled()
 
 
 def _disk_error(error: BaseException | None) -> OSError | None:

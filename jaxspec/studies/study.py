@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import jaxspec
 from jaxspec.output_places import check_folder_place
 from jaxspec.registries import Registry, load_object
 from jaxspec.settings.base import Settings
@@ -154,6 +155,8 @@ STUDIES: Registry[Study | str] = Registry(
         "export": "jaxspec.studies.export.config:EXPORT",
     },
     _accept,
+    # Commands that are no studies, and other public names of `jaxspec`, among which `js.NAME` would not find the study.
+    taken=("models", "runs", *jaxspec.__all__),
 )
 
 

@@ -133,6 +133,7 @@ def test_a_registered_device_keeps_its_name_in_files(registered):
         ("devices", None, "x", "kind is 'devices'; did you mean 'device'"),
         ("device", 3, "x", "device 'x' is 3; give a Device"),
         ("device", faster, "rtx-4090", "the name of device 'rtx-4090' is taken"),
+        ("study", 3, "devices", "the name of study 'devices' is taken"),
         ("device", 3, "Mine, too", "a name has small letters"),
         ("draft", 3, "x", "draft 'x' is of type int; give the function"),
         ("unit", Device, "x", "Device has no short_title"),

@@ -26,6 +26,9 @@ T = TypeVar("T")
 #: Kind -> its registry, of those whose module was imported.
 REGISTRIES: dict[str, Registry[Any]] = {}
 
+#: All kinds, also of registries whose module was not imported; none where `jaxspec` is not at hand.
+KINDS: set[str] = set()
+
 #: What the group of an entry point begins with.
 GROUPS = "jaxspec."
 
@@ -44,10 +47,16 @@ def tell_by(tell: Callable[[str], object]) -> None:
 @functools.cache
 def _entry_points() -> dict[str, list[EntryPoint]]:
     """Kind -> entry points of installed packages, by name and package."""
+    from difflib import get_close_matches
     from importlib.metadata import entry_points
 
     entries = entry_points()
     groups = [group for group in entries.groups if group.startswith(GROUPS)]
+    for group in groups:
+        if KINDS and (kind := group.removeprefix(GROUPS)) not in KINDS:
+            package, near = _package(next(iter(entries.select(group=group)))), get_close_matches(kind, KINDS, 1)
+            words = f"did you mean {GROUPS}{near[0]}?" if near else f"kinds are {', '.join(sorted(KINDS))}"
+            _tell(f"entry points of group {group!r} of {package} are left out: {words}")
     in_order = lambda one: (one.name, _package(one))
     return {group.removeprefix(GROUPS): sorted(entries.select(group=group), key=in_order) for group in groups}
 

@@ -42,6 +42,7 @@ def _without_jax(name: str) -> None:
 
 _without_jax("hwmodels.registry")
 
+from hwmodels.registry import KINDS as KNOWN_KINDS  # noqa: E402
 from hwmodels.registry import REGISTRIES, Registry, entry_names, lacking, load_object, tell_by  # noqa: E402
 
 #: Kind -> the module that has its registry.
@@ -57,6 +58,7 @@ KINDS = {
     "engine": "hwmodels.catalog.loader",
     "family": "hwmodels.networks.families",
 }
+KNOWN_KINDS.update(KINDS)
 
 
 def known_names(kind: str, own: Iterable[str]) -> tuple[str, ...]:

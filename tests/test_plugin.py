@@ -121,10 +121,12 @@ def test_a_study_takes_no_other_commands_name(tmp_path):
     info = tmp_path / "faulty-3.1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: faulty\nVersion: 3.1\n")
-    (info / "entry_points.txt").write_text("[jaxspec.study]\ndevices = nobody.is_here:STUDY\n")
+    (info / "entry_points.txt").write_text("[jaxspec.study]\ndevices = nobody:X\n[jaxspec.devices]\na = nobody:X\n")
     shown, said = run(tmp_path, "-m", "jaxspec", "devices", "--example")
     assert "bandwidth_bytes_per_s" in shown
-    assert said.startswith("jaxspec: study 'devices' of package faulty 3.1 is left out (the name is taken); update")
+    group, name = said.splitlines()
+    assert group.endswith("'jaxspec.devices' of package faulty 3.1 are left out: did you mean jaxspec.device?")
+    assert name.startswith("jaxspec: study 'devices' of package faulty 3.1 is left out (the name is taken); update")
 
 
 def test_a_faulty_package_is_one_line_and_breaks_nothing(tmp_path):

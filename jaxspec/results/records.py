@@ -220,11 +220,22 @@ class Result(Record):
         return f"<{type(self).__name__}{f': {about}' if about else ''}>"
 
     @classmethod
+    def from_plain(cls, raw: Any, statuses: Mapping[str, Any] | None = None, path: tuple[str, ...] = ()) -> Self:
+        """As of `Record`. Raises InputError: its keys have the meaning of another `schema_version`."""
+        ours = getattr(cls, "schema_version", None)
+        if ours is not None and isinstance(raw, Mapping) and (theirs := raw.get("schema_version", ours)) != ours:
+            raise InputError(
+                f"the result's schema_version is {theirs!r}, and this version of jaxspec reads {ours}; open it with the "
+                "version that run.json names, or run it again"
+            )
+        return super().from_plain(raw, statuses, path)
+
+    @classmethod
     def load(cls, path: str | Path) -> list[Self]:
         """The results in a `result.json`.
 
         Raises:
-            InputError: it cannot be read, or is no JSON of results.
+            InputError: it cannot be read, is no JSON of results, or has another `schema_version`.
         """
         try:
             raw = read_json(path)

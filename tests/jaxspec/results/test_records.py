@@ -19,7 +19,7 @@ from jaxspec.results import (
     predicted,
     quantity_field,
 )
-from jaxspec.results.network_results import Configuration
+from jaxspec.results.network_results import Configuration, PricedResult
 from jaxspec.results.records import flat_table, rest_table, status_in
 
 
@@ -99,6 +99,14 @@ def test_what_cannot_be_read_is_bad_input(tmp_path):
             Whole.load(tmp_path / "broken.json")
     with pytest.raises(InputError, match="cannot be read"):
         Whole.load(tmp_path / "absent.json")
+
+
+@pytest.mark.parametrize("version", [2, 0, "1", None])
+def test_a_result_of_another_schema_is_refused(version):
+    raw = PricedResult(device="rtx-4090").plain()
+    assert PricedResult.from_plain(raw).device == "rtx-4090"
+    with pytest.raises(InputError, match=f"schema_version is {version!r}, and this version of jaxspec reads 1; open"):
+        PricedResult.from_plain(raw | {"schema_version": version})
 
 
 def test_tables_can_be_flat_or_tell_exceptions_only():

@@ -226,7 +226,7 @@ class Result(Record):
         if ours is not None and isinstance(raw, Mapping) and (theirs := raw.get("schema_version", ours)) != ours:
             raise InputError(
                 f"the result's schema_version is {theirs!r}, and this version of jaxspec reads {ours}; open it with the "
-                "version that run.json names, or run it again"
+                "version that run.json names, or start the run anew with --force"
             )
         return super().from_plain(raw, statuses, path)
 

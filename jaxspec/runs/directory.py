@@ -350,5 +350,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
         if odd := [line for line in metrics if not isinstance(line, dict)]:
             raise ValueError(f"a line is {reprlib.repr(odd[0])}, not an object")
     except (OSError, ValueError) as error:
-        raise InputError(f"{str(file)!r} is damaged ({one_line(error)}); run it again with --force") from error
+        raise InputError(
+            f"{str(file)!r} is damaged ({one_line(error)}); remove it, and only the figure of the steps is lost"
+        ) from error
     return metrics

@@ -191,8 +191,8 @@ def _write_again(page: WritePage, finished: Any, path: Path, reporter: Reporter)
     try:
         with reporter.alive():
             page(finished, path)
-    except OSError as error:
-        reporter.line(f"note: it cannot be written ({error.strerror})")
+    except (OSError, InputError) as error:
+        reporter.line(f"note: it cannot be written ({getattr(error, 'strerror', None) or one_line(error)})")
 
 
 def _facts(config: Settings) -> dict[str, Any]:

@@ -69,7 +69,9 @@ def test_results_come_back(tmp_path):
     assert [line["step"] for line in read_metrics(run.path)] == [1, 2]
     for damaged in ("{", '{"step": 1}\nnull\n', "[" * 100_000, "\xff"):
         (run.path / "metrics.jsonl").write_bytes(damaged.encode("latin-1"))
-        with pytest.raises(InputError, match=r"metrics\.jsonl' is damaged \(.*run it again with --force") as caught:
+        with pytest.raises(
+            InputError, match=r"metrics\.jsonl' is damaged \(.*remove it, and only the figure of the steps"
+        ) as caught:
             read_metrics(run.path)
         assert len(str(caught.value).splitlines()) == 1
     run.close()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from jaxspec.errors import InputError
 from jaxspec.runs.execute import Outputs, execute_run
 from jaxspec.settings.base import Settings
 
@@ -40,3 +41,14 @@ def test_a_page_that_is_gone_is_written_again_from_the_result(repeated, capsys):
     repeated(page=write)
     assert page.read_text() == "mine"
     assert "is not there" not in capsys.readouterr().err
+
+
+def test_a_page_that_cannot_be_written_again_leaves_the_result(repeated, capsys):
+    result, directory = repeated(page=write)
+    (directory.path / "report.html").unlink()
+
+    def damaged(result, path):
+        raise InputError("'metrics.jsonl' is damaged; remove it")
+
+    assert repeated(page=damaged)[0] == result
+    assert "note: it cannot be written ('metrics.jsonl' is damaged; remove it)" in capsys.readouterr().err

@@ -2,8 +2,9 @@ import pytest
 from made_results import read
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+from jaxspec.errors import InputError
 from jaxspec.report.page import drawn as drawn_figures
-from jaxspec.studies.tune.view import drawings, pareto_front
+from jaxspec.studies.tune.view import drawings, figures, pareto_front
 
 pytestmark = pytest.mark.study
 
@@ -46,3 +47,11 @@ def test_pareto_front_by_hand():
     # (3, .5) loses to (2, .6); (2, .4) too; (4, .6) is as good as (2, .6) and dearer.
     assert pareto_front(points) == [(1.0, 0.2), (2.0, 0.6), (5.0, 0.9)]
     assert pareto_front([]) == []
+
+
+def test_damaged_steps_take_their_own_figure_alone(make_entry, tmp_path):
+    (tmp_path / "metrics.jsonl").write_text("{")
+    by_name = figures(read(make_entry(layers=2)), tmp_path)
+    assert by_name["knobs"]() is not None
+    with pytest.raises(InputError, match="only the figure of the steps is lost"):
+        by_name["convergence"]()

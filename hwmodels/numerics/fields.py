@@ -113,12 +113,19 @@ AMOUNT = Rule("a finite number > 0", lambda value: 0 < value < math.inf)
 #: Latencies, energies, areas: what may be nothing.
 NOT_NEGATIVE = Rule("a number >= 0", lambda value: 0 <= value < math.inf)
 # Numbers of hardware in SI units. One beyond these bounds was meant in another unit, and would be priced as it is.
+#: Rates of memories and links.
 BYTE_RATE = Rule("a positive number of bytes per second, at least 1e6: 400 GB/s are 400e9", lambda value: value >= 1e6)
+#: Rates of arithmetic.
 FLOP_RATE = Rule("a positive number of operations per second, at least 1e6: 50 TFLOP/s are 50e12", BYTE_RATE.holds)
+#: Clocks.
 FREQUENCY = Rule("a positive number of hertz, at least 1e4: 1.5 GHz are 1.5e9", lambda value: value >= 1e4)
+#: Sizes of memories.
 CAPACITY = Rule("a positive number of bytes, at least 1024: 32 GB are 32e9", lambda value: value >= 1024)
+#: Fixed times of launches, accesses and messages.
 LATENCY = Rule("a number >= 0 of seconds, at most 0.1: 5 microseconds are 5e-6", lambda value: 0 <= value <= 0.1)
+#: Energies of a bit or an operation.
 ENERGY = Rule("a number >= 0 of joules, at most 1e-6: 4 pJ are 4e-12", lambda value: 0 <= value <= 1e-6)
+#: Areas of dies and their parts.
 AREA = Rule("a positive number of square metres, at most 1: 800 mm2 are 8e-4", lambda value: 0 < value <= 1)
 #: What may have any sign.
 FINITE = Rule("a finite number", math.isfinite)

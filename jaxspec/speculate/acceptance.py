@@ -443,8 +443,9 @@ def all_starts(
         agreed = _agreement_with_target(text.hidden, drafted, next_token, (target, draft_params), config, decoding)
         return accepted.at[:, root, place - root].set(agreed.accepted)
 
-    accepted = jax.lax.fori_loop(0, block, one, jnp.zeros((batch, queries, most), text.hidden.dtype))
-    return jnp.cumprod(accepted, axis=-1)
+    # Probabilities, whatever type the network computes in.
+    none = jnp.zeros((batch, queries, most), jnp.promote_types(text.hidden.dtype, jnp.float32))
+    return jnp.cumprod(jax.lax.fori_loop(0, block, one, none), axis=-1)
 
 
 def _check_text(text: TargetText, config: DecoderConfig) -> None:

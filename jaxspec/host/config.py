@@ -42,38 +42,19 @@ def _from_file(config: CalibrateConfig) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class CalibrateConfig(Settings):
+class CalibrateConfig(Settings, stated_beside=__file__):
     """`jaxspec calibrate`.
 
     Raises:
         InputError: a value out of its range; settings that do not fit together.
     """
 
-    measurements: str | None = setting(
-        None,
-        "CSV file of your own measured times, instead of measuring this machine (--example prints one).",
-        unset="this machine is measured",
-        check=_check_file,
-        flag="--from",
-    )
-    architecture: tuple[str, ...] = setting(
-        ("embedded", "qwen2.5-0.5b", "llama-3.2-1b"),
-        "Networks whose shapes are measured: catalog names, or Hugging Face config.json files.",
-        quick=("embedded",),
-    )
-    formats: tuple[str, ...] = setting(
-        ("float32", "bfloat16"),
-        "Formats in which matrices are held: float32, bfloat16, float16.",
-        check=_check_formats,
-        quick=("float32",),
-    )
-    rows: int = setting(512, "Largest number of rows of a product.", low=32, high=4096, quick=128)
-    repeats: int = setting(
-        7, "Repeats of each timing, alternating with neighbouring programs.", low=3, high=1000, quick=5
-    )
-    statistic: Statistic = setting(
-        "median", "Which of the repeats counts; on a busy machine the least is nearer to the time of a quiet one."
-    )
+    measurements: str | None = setting(None, check=_check_file)
+    architecture: tuple[str, ...] = setting(("embedded", "qwen2.5-0.5b", "llama-3.2-1b"), quick=("embedded",))
+    formats: tuple[str, ...] = setting(("float32", "bfloat16"), check=_check_formats, quick=("float32",))
+    rows: int = setting(512)
+    repeats: int = setting(7)
+    statistic: Statistic = setting("median")
 
     unused = (Unused(("architecture", "formats", "rows", "repeats", "statistic"), _from_file),)
 

@@ -50,7 +50,7 @@ def _falling(shares: tuple[float, ...]) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class AcceptanceSettings(Settings):
+class AcceptanceSettings(Settings, stated_beside=__file__):
     """How often a draft is accepted: conditional rates, or one of the forms in which engines print it.
 
     Raises:
@@ -59,52 +59,15 @@ class AcceptanceSettings(Settings):
 
     heading: ClassVar[str] = "Acceptance"
 
-    acceptance: tuple[float, ...] | None = setting(
-        None,
-        "Conditional acceptance rates (alpha_token): of a drafted token, given that all before it were accepted; one number, "
-        "or one per position separated by commas. Engines print other numbers: see the next settings.",
-        low=0,
-        high=1,
-        check=_few_positions,
-    )
-    accepted_per_cycle: float | None = setting(
-        None,
-        "Instead of acceptance: mean tokens per cycle as engines print them (mean acceptance length, accept len), the bonus "
-        "token included; with draft_length. One rate for all positions follows.",
-        low=1,
-        high=MAX_PREDICTED_LENGTH + 1,
-        unset="none",
-    )
-    draft_length: int | None = setting(
-        None,
-        "Drafted tokens per cycle with which accepted_per_cycle was counted, or acceptance_log if it does not say so.",
-        low=1,
-        high=MAX_PREDICTED_LENGTH,
-        unset="that of the log",
-    )
-    acceptance_cumulative: tuple[float, ...] | None = setting(
-        None,
-        "Instead of acceptance: the share of all cycles in which each position is accepted, separated by commas, as vLLM "
-        "prints per-position acceptance rates.",
-        low=0,
-        high=1,
-        unset="none",
-        check=_falling,
-    )
-    acceptance_log: str | None = setting(
-        None,
-        "Instead of acceptance: a log of vLLM, SGLang or llama.cpp, as it is, or responses of vLLM or SGLang as JSON lines.",
-        unset="none",
-    )
+    acceptance: tuple[float, ...] | None = setting(None, check=_few_positions)
+    accepted_per_cycle: float | None = setting(None, low=1, high=MAX_PREDICTED_LENGTH + 1)
+    draft_length: int | None = setting(None, low=1, high=MAX_PREDICTED_LENGTH)
+    acceptance_cumulative: tuple[float, ...] | None = setting(None, check=_falling)
+    acceptance_log: str | None = setting(None)
 
-    acceptance_trace: str | None = setting(
-        None,
-        "Instead of acceptance: JSON lines of requests with the tokens that a cycle gains at each generated token; all draft "
-        "lengths are counted along them.",
-        unset="none",
-    )
-    drafter: str | None = setting(None, "Drafter of the trace.", unset="the only one")
-    dataset: str | None = setting(None, "Data set of the trace.", unset="all")
+    acceptance_trace: str | None = setting(None)
+    drafter: str | None = setting(None)
+    dataset: str | None = setting(None)
 
     def __post_init__(self):
         super().__post_init__()
@@ -169,7 +132,7 @@ ACCEPTANCE_UNUSED = (
 
 
 @dataclasses.dataclass(frozen=True)
-class AcceptanceSource(AcceptanceSettings):
+class AcceptanceSource(AcceptanceSettings, stated_beside=__file__):
     """Acceptance of a draft by its knobs, or the same whatever they are.
 
     Raises:
@@ -183,12 +146,10 @@ class AcceptanceSource(AcceptanceSettings):
 
     unused = ACCEPTANCE_UNUSED[:3]
 
-    alpha_token: float | None = setting(None, "One acceptance for all drafts.", low=0, high=1, unset="none")
-    points: dict[str, list[float]] = setting(
-        dict, "Columns of knobs and of alpha_token, one entry per point.", sizes=(1e-30, 1e30)
-    )
-    run: str | None = setting(None, "Run directory of a finished jaxspec tune or evaluate.", unset="none")
-    source: str = setting("given in the file", "Origin of the points, in words.")
+    alpha_token: float | None = setting(None)
+    points: dict[str, list[float]] = setting(dict, sizes=(1e-30, 1e30))
+    run: str | None = setting(None)
+    source: str = setting("given in the file")
 
     def __post_init__(self):
         super().__post_init__()

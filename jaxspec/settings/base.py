@@ -15,7 +15,7 @@ import tomli_w
 from jaxspec.errors import InputError, hint
 from jaxspec.registries import table_of
 from jaxspec.settings.coercion import as_path, coerce, named, refuse_traced, shown
-from jaxspec.settings.fields import as_typed, fields_of, hints, key_of, setting_of
+from jaxspec.settings.fields import as_typed, fields_of, hints, key_of, setting_of, state
 
 __all__ = [
     "ConfigType",
@@ -83,6 +83,12 @@ class Settings:
     form: ClassVar[str] = "give a table of settings"
     #: Group of the settings that a class adds, in `--help-all`.
     heading: ClassVar[str] = "Further settings"
+
+    def __init_subclass__(cls, stated_beside: str = "", **keywords: Any) -> None:
+        """Args: stated_beside: a module, with help and limits of the fields in `settings.toml` beside it; "": there is none."""
+        super().__init_subclass__(**keywords)
+        if stated_beside:
+            state(cls, Path(stated_beside).with_name("settings.toml"))
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         """With all fields, those of registered members too."""

@@ -49,37 +49,17 @@ MOST_TOGETHER = 1024
 
 
 @dataclasses.dataclass(frozen=True)
-class ParallelSettings(Settings):
+class ParallelSettings(Settings, stated_beside=__file__):
     """How the priced network is divided among devices of the same kind."""
 
     heading: ClassVar[str] = "Several devices"
 
-    tensor_parallel: int = setting(1, "Tensor parallelism: devices that share every matrix.", low=1, high=MOST_TOGETHER)
-    expert_parallel: int = setting(
-        1,
-        "Expert parallelism: devices that divide the routed experts of each layer, each expert whole.",
-        low=1,
-        high=MOST_TOGETHER,
-    )
-    data_parallel: int = setting(
-        1,
-        "Replicas, each with a part of the batch; expert_parallel may divide the experts among them.",
-        low=1,
-        high=MOST_TOGETHER,
-    )
-    pipeline: int = setting(
-        1, "Pipeline parallelism: stages, each with a part of the layers.", low=1, high=MOST_TOGETHER
-    )
-    draft_tensor_parallel: int | None = setting(
-        None,
-        "Devices that share every matrix of a separate draft network.",
-        low=1,
-        high=MOST_TOGETHER,
-        unset="tensor_parallel, as in vLLM and SGLang",
-    )
-    link: str | None = setting(
-        None, "Link between the devices, such as nvlink4, pcie5 or infiniband-ndr.", unset="the device's own"
-    )
+    tensor_parallel: int = setting(1, low=1, high=MOST_TOGETHER)
+    expert_parallel: int = setting(1, low=1, high=MOST_TOGETHER)
+    data_parallel: int = setting(1, low=1, high=MOST_TOGETHER)
+    pipeline: int = setting(1, low=1, high=MOST_TOGETHER)
+    draft_tensor_parallel: int | None = setting(None, low=1, high=MOST_TOGETHER)
+    link: str | None = setting(None)
 
 
 #: Names of these settings.
@@ -111,47 +91,25 @@ DecoderPlace = Literal["dma", "l2", "array_edge"]
 
 
 @dataclasses.dataclass(frozen=True)
-class PlacementSettings(Settings):
+class PlacementSettings(Settings, stated_beside=__file__):
     """Where things lie in a device."""
 
     heading: ClassVar[str] = "Memories and experts"
 
-    placement: PlacementName | None = setting(
-        None,
-        "Which memory holds KV, weights and experts, on a device with several memories.",
-        unset="the device's own, or KV first, then dense weights, then experts",
-    )
-    decoder_place: DecoderPlace | None = setting(
-        None,
-        "Where the device's decoders sit: in the DMA or memory controller before the last memory on the chip, between that "
-        "(L2) and the links, or at the compute unit.",
-        unset="the device's own",
-    )
+    placement: PlacementName | None = setting(None)
+    decoder_place: DecoderPlace | None = setting(None)
 
 
 @dataclasses.dataclass(frozen=True)
-class ExpertSettings(PlacementSettings):
+class ExpertSettings(PlacementSettings, stated_beside=__file__):
     """How experts are stored, chosen and cached."""
 
     heading: ClassVar[str] = "Memories and experts"
 
-    pool_fits: bool = setting(
-        False, "Let a draft step choose among the most popular experts only, as many as fit the first memory."
-    )
-    expert_bits: float | None = setting(
-        None,
-        "Bits per weight of routed experts, stored and read by draft and verification (MXFP4: 4.25).",
-        low=0,
-        high=64,
-        above=True,
-        unset="the scheme's",
-    )
-    expert_skew: float = setting(
-        0.0, "Unevenness of routing: exponent of the power law of the experts' popularity.", low=0, high=10
-    )
-    expert_correlation: float = setting(
-        0.0, "Correlation between the experts chosen by neighbouring tokens of a sequence.", low=0, high=1
-    )
+    pool_fits: bool = setting(False)
+    expert_bits: float | None = setting(None)
+    expert_skew: float = setting(0.0)
+    expert_correlation: float = setting(0.0)
 
 
 def _no_pool(config: Any) -> str | None:
@@ -172,17 +130,13 @@ REPEATS = 7
 
 
 @dataclasses.dataclass(frozen=True)
-class StopwatchSettings(Settings):
+class StopwatchSettings(Settings, stated_beside=__file__):
     """Whether held-out prompts are decoded against the clock, with speculation and without."""
 
     heading: ClassVar[str] = "Measured times"
 
-    stopwatch: bool | None = setting(
-        None,
-        "Also time decoding on this machine, with and without speculation: the first prompts in batches of --batch.",
-        unset="no",
-    )
-    repeats: int | None = setting(None, "Rounds of the stopwatch.", low=3, high=1000, unset=str(REPEATS))
+    stopwatch: bool | None = setting(None)
+    repeats: int | None = setting(None, unset=str(REPEATS))
 
     unused = (
         Unused(("repeats",), lambda config: not config.stopwatch, "without stopwatch, nothing is timed"),
@@ -263,39 +217,23 @@ def _check_mesh(text: str) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class CommonConfig(ParallelSettings, PlacementSettings):
+class CommonConfig(ParallelSettings, PlacementSettings, stated_beside=__file__):
     """Settings of every command that runs a network."""
 
     heading: ClassVar[str] = "Measuring on text"
 
-    model: str = setting(
-        "embedded",
-        "'embedded', 'embedded-moe', 'smollm2-135m', a Hugging Face directory or GGUF file of a family that runs (see jaxspec "
-        "models), an id of the Hub that is in its cache, or a container.",
-        names=named_networks,
-        known=known_model,
-    )
+    model: str = setting("embedded", names=named_networks, known=known_model)
     architecture: str = setting(
         "llama-3.1-8b",
-        "Network whose cost is predicted: catalog name, 'own', a Hugging Face config.json, or a GGUF file.",
         names=lambda: ("own", *catalog_architectures()),
         objects="architecture",
         known=known_architecture,
     )
     device: tuple[str, ...] = setting(
-        ("rtx-4090-calibrated",),
-        "Devices, separated by commas: catalog names (see jaxspec devices) or your own TOML files.",
-        names=catalog_devices,
-        objects="device",
-        known=known_device,
+        ("rtx-4090-calibrated",), names=catalog_devices, objects="device", known=known_device
     )
     engine: str | None = setting(
         None,
-        "Engine of a calibrated GPU: trtllm, vllm (vllm-2025: releases up to 0.12) or sglang. It sets the measured kernels; "
-        "for vllm and sglang, the time that the engine adds to a cycle is included. Of any device: llama.cpp (Metal on "
-        "Apple), mlx or mlx-cuda, whose kernels take instructions for each row of a verification. With a file of jaxspec "
-        "calibrate: jax, this package's own loop as measured there.",
-        unset="the device's own kernels (trtllm), no added time",
         names=lambda: (
             "trtllm",
             "vllm",
@@ -309,65 +247,23 @@ class CommonConfig(ParallelSettings, PlacementSettings):
         ),
         known=known_engine,
     )
-    weight_format: str | None = setting(
-        None,
-        "Kernels of a calibrated GPU that also quantize activations, for weights narrower than 16 bits: fp8, fp8_block, sq or "
-        "nvfp4.",
-        unset="kernels with 16-bit activations",
-        names=("fp8", "fp8_block", "sq", "nvfp4"),
-    )
-    batch: int = setting(1, "Sequences decoded together, for the predicted cost.", low=1, high=4096)
-    context: int = setting(1024, "Cached tokens per sequence, for the predicted cost.", low=0, high=10_000_000)
-    routing: Literal["even", "measured"] = setting(
-        "even",
-        "How tokens choose experts in a mixture whose cost is predicted: evenly, or as measured on the routers of the network "
-        "that runs.",
-    )
-    scheme: NetworkScheme = setting(
-        DEFAULT_SCHEME_NAME, "Storage scheme of the target and its draft.", objects="scheme"
-    )
-    text: str = setting(
-        "stdlib",
-        '\'stdlib\', a text file, or JSON lines (.jsonl; on each line "text" or "messages"): the first half calibrates, the '
-        "second half is held out.",
-    )
-    temperature: float = setting(0.0, "Temperature of decoding; 0 is greedy.", low=0, high=10)
-    top_k: int = setting(0, "Sample from the k most probable tokens only; 0: from all.", low=0, high=10_000_000)
-    top_p: float = setting(
-        1.0, "Sample from the most probable tokens that together reach probability p; 1: from all.", low=1e-6, high=1
-    )
-    prompts: int | str = setting(
-        96,
-        "Number of held-out prompts cut from the text; or a file of your own prompts of any lengths: one per line, or JSON "
-        'lines (.jsonl; on each line "prompt", "text" or "messages"; results are shown by "category" where lines have one).',
-        low=1,
-        high=100_000,
-        quick=24,
-        check=_check_prompts,
-    )
-    prompt_tokens: int = setting(128, "Tokens of each prompt that is cut from the text.", low=2, high=1_000_000)
-    output_tokens: int = setting(64, "Tokens decoded per prompt.", low=1, high=1_000_000, quick=32)
-    stop: tuple[str, ...] | None = setting(
-        None,
-        "Tokens that end decoding earlier: 'eos' (the model's own), 'none', ids or texts of tokens, separated by commas.",
-        unset="eos with a file of prompts, otherwise none",
-        check=_check_stop,
-    )
-    calibration_prompts: int = setting(
-        96, "Prompts of calibration text, on which drafts are tuned.", low=1, high=100_000, quick=24
-    )
-    stream: bool | None = setting(
-        None,
-        "Keep the layers in host memory and load them one at a time, for networks larger than the device.",
-        unset="only if the network would not fit otherwise",
-    )
-    mesh: str | None = setting(
-        None,
-        "Devices (of all processes) over which to split: texts over data, matrices over tensor, such as 'data=4,tensor=2'.",
-        unset="all devices, matrices split only as far as memory requires",
-        check=_check_mesh,
-    )
-    seed: int = setting(0, "Seed of text windows, steps and samples.", low=0, high=2**31 - 1)
+    weight_format: str | None = setting(None, names=("fp8", "fp8_block", "sq", "nvfp4"))
+    batch: int = setting(1)
+    context: int = setting(1024)
+    routing: Literal["even", "measured"] = setting("even")
+    scheme: NetworkScheme = setting(DEFAULT_SCHEME_NAME, objects="scheme")
+    text: str = setting("stdlib")
+    temperature: float = setting(0.0)
+    top_k: int = setting(0)
+    top_p: float = setting(1.0)
+    prompts: int | str = setting(96, check=_check_prompts)
+    prompt_tokens: int = setting(128)
+    output_tokens: int = setting(64)
+    stop: tuple[str, ...] | None = setting(None, check=_check_stop)
+    calibration_prompts: int = setting(96)
+    stream: bool | None = setting(None)
+    mesh: str | None = setting(None, check=_check_mesh)
+    seed: int = setting(0)
 
     @property
     def own_prompts(self) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import tomllib
 import typing
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "same_as",
     "setting",
     "setting_of",
+    "state",
     "takes_several",
     "takes_text",
 ]
@@ -110,13 +113,13 @@ def derived(kind: type) -> list[type]:
 
 def setting(
     default: Any,
-    help: str | Callable[[], str],  # noqa: A002
+    help: str | Callable[[], str] = "",  # noqa: A002
     *,
     low: float | None = None,
     high: float | None = None,
     **more: Any,
 ) -> Any:
-    """A dataclass field that knows its help and limits; see `Setting`.
+    """A dataclass field that knows its help and limits; see `Setting`, and `state`, by which a file may give them.
 
     Args:
         default: its value; a function that makes it, where it can be changed (a table); `dataclasses.MISSING`: none.
@@ -136,6 +139,24 @@ def same_as(kind: type, name: str, help: str | None = None, **other: Any) -> Any
     field = kind.__dataclass_fields__[name]
     base, default = setting_of(field), other.pop("default", field.default)
     return dataclasses.field(default=default, metadata={_KEY: base._replace(help=help or base.help, **other)})
+
+
+@functools.cache
+def _stated(file: Path) -> dict[str, dict[str, Any]]:
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+def state(kind: type, file: Path) -> None:
+    """Give fields of a class, before it is a dataclass, the parts of `Setting` that a TOML file has for them.
+
+    Args:
+        file: has a table for each field, `[Class.field]`.
+    Raises:
+        KeyError: it names a field that the class does not have.
+    """
+    for name, parts in _stated(file).get(kind.__name__, {}).items():
+        field = vars(kind)[name]
+        field.metadata = {_KEY: setting_of(field)._replace(**parts)}
 
 
 def setting_of(field: dataclasses.Field) -> Setting:

@@ -11,7 +11,7 @@ from jaxspec.settings.catalog_names import catalog_architectures
 from jaxspec.settings.common import CommonConfig, ExpertSettings, ParallelSettings
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.fields import same_as, setting
-from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, PricedScheme
+from jaxspec.settings.schemes import PricedScheme
 from jaxspec.studies.config_files import NETWORK
 from jaxspec.studies.predict.config import BLOCK, HEADS, LOOKUP, NamedDraft, PredictConfig
 from jaxspec.studies.study import Study, help_beside, run_directory
@@ -33,80 +33,37 @@ def _given(config: AdviseConfig) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class AdviseConfig(NamedDraft, ParallelSettings, AcceptanceSettings):
+class AdviseConfig(NamedDraft, ParallelSettings, AcceptanceSettings, stated_beside=__file__):
     """`jaxspec advise`.
 
     Raises:
         InputError: a value out of its range; settings that do not fit together.
     """
 
-    architecture: str = same_as(
-        CommonConfig,
-        "architecture",
-        "Target: catalog name, a Hugging Face config.json or its directory, or a GGUF file.",
-    )
+    architecture: str = same_as(CommonConfig, "architecture")
     device: tuple[str, ...] = same_as(CommonConfig, "device")
     engine: str | None = same_as(CommonConfig, "engine")
     weight_format: str | None = same_as(CommonConfig, "weight_format")
     batch: tuple[int, ...] = same_as(PredictConfig, "batch", default=(1, 2, 4, 8, 16, 32, 64, 128))
     context: tuple[int, ...] = same_as(PredictConfig, "context")
-    prompt_tokens: int = setting(
-        0,
-        "Tokens of the prompts of new sequences, which a busy engine processes during decoding; 0: decoding alone.",
-        low=0,
-        high=1_000_000,
-    )
-    output_tokens: int = setting(
-        256, "Tokens of an answer; after so many steps a new prompt arrives.", low=1, high=1_000_000
-    )
-    scheme: PricedScheme = setting(
-        None,
-        "How the target is stored. released: as its release is.",
-        unset=f"the release's form, where one is known, or bf16, and of draft {SELF} {DEFAULT_SCHEME_NAME}",
-        objects="scheme",
-    )
+    prompt_tokens: int = setting(0)
+    output_tokens: int = setting(256)
+    scheme: PricedScheme = setting(None, objects="scheme")
     expert_bits: float | None = same_as(ExpertSettings, "expert_bits")
     draft: str = setting(
         "eagle3",
-        f"Draft: {LOOKUP} (a lookup in the text), {', '.join(HEADS)} (heads on the target), {BLOCK} (a block drafter, all "
-        f"tokens in one pass), {SELF} (the target's compressed copy, by --scheme), or the config.json of a head or network, "
-        "its directory, or a catalog name.",
         names=lambda: (LOOKUP, *HEADS, BLOCK, SELF, *catalog_architectures()),
         objects="architecture",
     )
-    draft_bits: float | None = setting(
-        None,
-        "Bits a draft step reads per weight.",
-        low=0,
-        high=64,
-        above=True,
-        unset="16, or as its config.json states (for a compressed copy, the scheme's)",
-    )
-    acceptance: tuple[float, ...] | None = same_as(
-        AcceptanceSettings, "acceptance", unset="of --run, or the median of published drafts of that kind"
-    )
+    draft_bits: float | None = setting(None)
+    acceptance: tuple[float, ...] | None = same_as(AcceptanceSettings, "acceptance")
     acceptance_cycles: int | None = same_as(PredictConfig, "acceptance_cycles")
-    branch_acceptance: tuple[float, ...] | None = setting(
-        None,
-        "Probabilities that the second, third, ... candidate is right, separated by commas; trees are then considered too.",
-        low=0,
-        high=1,
-        unset="chains alone",
-        check=_few_branches,
-    )
-    tree_nodes: int = setting(24, "Drafted tokens of the largest tree.", low=2, high=128)
-    run: str | None = setting(
-        None,
-        "Finished run of evaluate, tune or compare (its directory, or result.json): take the acceptance counted there.",
-        unset="none",
-    )
+    branch_acceptance: tuple[float, ...] | None = setting(None, check=_few_branches)
+    tree_nodes: int = setting(24)
+    run: str | None = setting(None)
     max_draft_length: int = same_as(PredictConfig, "max_draft_length")
-    target_weights: str | None = setting(
-        None, "Name of the target's weights in the engines' flags.", unset="those of the architecture"
-    )
-    draft_weights: str | None = setting(
-        None, "Name of the draft's weights in the engines' flags.", unset="those of the network that drafts"
-    )
+    target_weights: str | None = setting(None)
+    draft_weights: str | None = setting(None)
 
     unused = (
         Unused(("acceptance", "acceptance_cycles", "max_draft_length", *PRINTED), _given),

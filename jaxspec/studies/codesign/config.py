@@ -29,16 +29,14 @@ _MOST_VARIABLES = 40
 
 
 @dataclasses.dataclass(frozen=True)
-class Bounds(Settings):
+class Bounds(Settings, stated_beside=__file__):
     """Ends of a number that may change: `{ from = 16, to = 512, step = 8 }`."""
 
     form: ClassVar[str] = "give { from = …, to = … } and, where only multiples are possible, step = …"
 
-    first: float = setting(dataclasses.MISSING, "Smallest value.", sizes=SIZES, key="from")
-    last: float = setting(dataclasses.MISSING, "Largest value.", sizes=SIZES, key="to")
-    step: float | None = setting(
-        None, "Its values are multiples of this.", sizes=SIZES, unset="1 for counts and whole knobs, none for others"
-    )
+    first: float = setting(dataclasses.MISSING, sizes=SIZES)
+    last: float = setting(dataclasses.MISSING, sizes=SIZES)
+    step: float | None = setting(None, sizes=SIZES)
 
     def __post_init__(self):
         super().__post_init__()
@@ -49,31 +47,15 @@ class Bounds(Settings):
 
 
 @dataclasses.dataclass(frozen=True)
-class Budgets(Settings):
+class Budgets(Settings, stated_beside=__file__):
     """What a design may cost at most; what is not given is not limited."""
 
     form: ClassVar[str] = "give area_mm2, power_w, bandwidth_gb_per_s or price"
 
-    area_mm2: float | None = setting(None, "Area of the die.", low=0, high=1e6, above=True, unset="no limit")
-    power_w: float | None = setting(
-        None, "Power with everything busy at once.", low=0, high=1e7, above=True, unset="no limit"
-    )
-    bandwidth_gb_per_s: float | None = setting(
-        None,
-        "Bandwidth of all memories that are not bonded to compute units.",
-        low=0,
-        high=1e7,
-        above=True,
-        unset="no limit",
-    )
-    price: float | None = setting(
-        None,
-        "Price, in the unit of the costs; USD if the device has a [technology].",
-        low=0,
-        high=1e12,
-        above=True,
-        unset="no limit",
-    )
+    area_mm2: float | None = setting(None)
+    power_w: float | None = setting(None)
+    bandwidth_gb_per_s: float | None = setting(None)
+    price: float | None = setting(None)
 
 
 #: Names of budgets.
@@ -81,18 +63,16 @@ BUDGETS = tuple(field.name for field in dataclasses.fields(Budgets))
 
 
 @dataclasses.dataclass(frozen=True)
-class Cost(Settings):
+class Cost(Settings, stated_beside=__file__):
     """What a product of powers of numbers costs: `of = { elements = 1 }, area_mm2 = 0.002, source = "…"`."""
 
     form: ClassVar[str] = "give of (numbers with their exponents), source, and area_mm2, power_w or price per unit"
 
-    of: dict[str, float] = setting(
-        dataclasses.MISSING, "Numbers of the device, elements or die_area_m2, each with its exponent.", low=-4, high=4
-    )
-    source: str = setting(dataclasses.MISSING, "Where the coefficient comes from.")
-    area_mm2: float = setting(0.0, "Area per unit of the product.", sizes=(1e-60, 1e30))
-    power_w: float = setting(0.0, "Power per unit of the product.", sizes=(1e-60, 1e30))
-    price: float = setting(0.0, "Price per unit of the product.", sizes=(1e-60, 1e30))
+    of: dict[str, float] = setting(dataclasses.MISSING)
+    source: str = setting(dataclasses.MISSING)
+    area_mm2: float = setting(0.0, sizes=(1e-60, 1e30))
+    power_w: float = setting(0.0, sizes=(1e-60, 1e30))
+    price: float = setting(0.0, sizes=(1e-60, 1e30))
 
     def __post_init__(self):
         super().__post_init__()
@@ -107,18 +87,13 @@ class Cost(Settings):
 
 
 @dataclasses.dataclass(frozen=True)
-class Trees(Settings):
+class Trees(Settings, stated_beside=__file__):
     """Draft trees in place of chains: how the other ranks share what the first choice misses."""
 
     form: ClassVar[str] = "give ranks, as [0.4, 0.15], and sizes, as [4, 8, 16]"
 
-    ranks: list[float] = setting(
-        dataclasses.MISSING,
-        "Shares of the tokens that the draft's first choice misses, for its second, third, ... choice.",
-        low=0,
-        high=1,
-    )
-    sizes: list[float] = setting(dataclasses.MISSING, "Numbers of drafted nodes to choose from.", low=1, high=256)
+    ranks: list[float] = setting(dataclasses.MISSING)
+    sizes: list[float] = setting(dataclasses.MISSING)
 
     def __post_init__(self):
         super().__post_init__()
@@ -129,70 +104,44 @@ class Trees(Settings):
 
 
 @dataclasses.dataclass(frozen=True)
-class Node(Settings):
+class Node(Settings, stated_beside=__file__):
     """How the device is made: area, power and price then follow from its sizes."""
 
     form: ClassVar[str] = "give node_m, as 7e-9 for 7 nm, and perhaps number_format, memory_interface and sram_bytes"
 
-    node_m: float = setting(
-        dataclasses.MISSING,
-        "Name of the node in metres: 7 nm is 7e-9.",
-        low=1e-9,
-        high=1e-6,
-        form="give metres, 7e-9 for 7 nm",
-    )
-    number_format: Literal["fp16", "int8", "fp32"] = setting("fp16", "Format that one multiplier takes.")
-    memory_interface: Literal["hbm", "ddr"] = setting(
-        "hbm", "To the memories: stacks of 1024 bits, or channels of 32 bits (DDR, LPDDR, GDDR)."
-    )
-    sram_bytes: float = setting(0.0, "On-chip memory beside that of the matrix unit.", low=0, high=1e12)
+    node_m: float = setting(dataclasses.MISSING)
+    number_format: Literal["fp16", "int8", "fp32"] = setting("fp16")
+    memory_interface: Literal["hbm", "ddr"] = setting("hbm")
+    sram_bytes: float = setting(0.0)
 
 
 @dataclasses.dataclass(frozen=True)
-class CodesignConfig(ExpertSettings, Settings):
+class CodesignConfig(ExpertSettings, Settings, stated_beside=__file__):
     """One problem. `variables` and `set` are by dotted name, as in "device.memory.bandwidth_bytes_per_s".
 
     Raises:
         InputError: a value of the wrong kind; no variable, no budget.
     """
 
-    variables: dict[str, Bounds] = setting(dict, "Numbers that may change.", form=Bounds.form)
-    budgets: Budgets = setting(Budgets(), "Upper limits of a design.")
-    costs: dict[str, Cost] = setting(dict, "Costs that the device's file does not state, by name.")
-    technology: Node | None = setting(
-        None,
-        "Technology node, for a device whose file has none; replaces its [chip].",
-        unset="as the device's file says",
-    )
-    acceptance: AcceptanceSource | None = setting(
-        None, "Acceptance of the draft by its knobs.", unset="what was measured of the scheme's draft"
-    )
-    objective: Literal["tokens_per_s", "tokens_per_j"] = setting("tokens_per_s", "What to maximize.")
+    variables: dict[str, Bounds] = setting(dict)
+    budgets: Budgets = setting(Budgets())
+    costs: dict[str, Cost] = setting(dict)
+    technology: Node | None = setting(None)
+    acceptance: AcceptanceSource | None = setting(None)
+    objective: Literal["tokens_per_s", "tokens_per_j"] = setting("tokens_per_s")
     architecture: str = same_as(PredictConfig, "architecture")
-    device: str = setting(
-        CommonConfig.device[0],
-        "Device to start from: catalog name or TOML file.",
-        names=catalog_devices,
-        objects="device",
-        known=known_device,
-    )
+    device: str = setting(CommonConfig.device[0], names=catalog_devices, objects="device", known=known_device)
     engine: str | None = same_as(CommonConfig, "engine")
     weight_format: str | None = same_as(CommonConfig, "weight_format")
-    scheme: WidthScheme = setting(DEFAULT_SCHEME_NAME, "How weights and KV are stored.", objects="scheme")
-    max_draft_length: int = same_as(PredictConfig, "max_draft_length", "Longest chain, or deepest tree, considered.")
-    trees: Trees | None = setting(None, "Trees in place of chains.", unset="chains")
-    set: dict[str, float] = setting(
-        dict, "Numbers that differ from those of device, network and workload.", sizes=SIZES
-    )
-    draws: int = setting(4096, "Designs drawn at random before gradients are used.", low=1, high=1_000_000, quick=512)
-    starts: int = setting(
-        8, "Starting points of gradient ascents: the original design and the best drawn ones.", low=1, high=256, quick=4
-    )
-    iterations: int = setting(60, "Largest number of steps of an ascent.", low=1, high=10_000, quick=20)
-    temperature: float = setting(
-        0.05, "Smoothing of maxima and tile counts during the ascent; reported numbers have none.", low=1e-3, high=1
-    )
-    seed: int = same_as(CommonConfig, "seed", "Seed of the starts.")
+    scheme: WidthScheme = setting(DEFAULT_SCHEME_NAME, objects="scheme")
+    max_draft_length: int = same_as(PredictConfig, "max_draft_length")
+    trees: Trees | None = setting(None)
+    set: dict[str, float] = setting(dict, sizes=SIZES)
+    draws: int = setting(4096)
+    starts: int = setting(8)
+    iterations: int = setting(60)
+    temperature: float = setting(0.05)
+    seed: int = same_as(CommonConfig, "seed")
 
     def __post_init__(self):
         super().__post_init__()

@@ -76,7 +76,7 @@ def _no_own_network(config: CompareConfig) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class CompareConfig(StopwatchSettings, NetworkKnobSettings, CommonConfig):
+class CompareConfig(StopwatchSettings, NetworkKnobSettings, CommonConfig, stated_beside=__file__):
     """`jaxspec compare`."""
 
     #: All drafts take this text: on 135 million parameters 24 prompts are estimated at half an hour of two cores, from the
@@ -85,41 +85,31 @@ class CompareConfig(StopwatchSettings, NetworkKnobSettings, CommonConfig):
 
     schemes: tuple[str, ...] = setting(
         ("cassandra1", "cassandra2", "mxint8", "any-precision"),
-        lambda: f"Schemes whose self-drafts are compared, separated by commas: {', '.join(self_drafts())}; or none.",
+        help=lambda: (
+            f"Schemes whose self-drafts are compared, separated by commas: {', '.join(self_drafts())}; or none."
+        ),
         check=_among("schemes", self_drafts),
         names=self_drafts,
         objects="scheme",
     )
     drafts: tuple[str, ...] | None = setting(
         None,
-        lambda: f"Other drafts, separated by commas: {', '.join(_other_drafts())}, directories, or none.",
-        unset="all that ship and fit the network",
+        help=lambda: f"Other drafts, separated by commas: {', '.join(_other_drafts())}, directories, or none.",
         check=_check_drafts,
         names=_other_drafts,
         objects="draft",
     )
     lossy: tuple[str, ...] = setting(
         LOSSY_NAMES,
-        lambda: f"Compression without a draft, separated by commas: {', '.join(lossy_names())}; or none.",
+        help=lambda: f"Compression without a draft, separated by commas: {', '.join(lossy_names())}; or none.",
         check=_among("lossy", lossy_names),
         names=lossy_names,
         objects="scheme",
     )
-    tuned: tuple[str, ...] | None = setting(
-        None,
-        "Run directories of jaxspec tune, separated by commas, whose tuned self-drafts are compared too.",
-        unset="none",
-    )
-    task: Literal[Task, "none"] | None = setting(
-        None,
-        "Problems for every decoded network, whose answers a program checks: functions of the text to complete (python), sums "
-        "in steps (arithmetic), sums in words through the chat template (word-problems), or none.",
-        unset="arithmetic with embedded-arithmetic, otherwise python where the text has functions",
-        # Of the 24 problems of a quick run the interval is as wide as most differences, and each network answers them all.
-        quick=NONE,
-    )
-    problems: int = setting(96, "Number of problems.", low=2, high=100_000, quick=24)
-    max_draft_length: int = setting(MAX_DRAFT_LENGTH, "Longest chain of drafted tokens.", low=1, high=MAX_DRAFT_LENGTH)
+    tuned: tuple[str, ...] | None = setting(None)
+    task: Literal[Task, "none"] | None = setting(None)
+    problems: int = setting(96)
+    max_draft_length: int = setting(MAX_DRAFT_LENGTH, low=1, high=MAX_DRAFT_LENGTH)
 
     unused = (
         *CommonConfig.unused,

@@ -14,15 +14,11 @@ from jaxspec.studies.study import Study, help_beside, run_directory
 
 
 @dataclasses.dataclass(frozen=True)
-class EvaluateConfig(NetworkKnobSettings, StopwatchSettings, CommonConfig):
+class EvaluateConfig(NetworkKnobSettings, StopwatchSettings, CommonConfig, stated_beside=__file__):
     """`jaxspec evaluate`."""
 
-    draft_length: int = setting(5, "Tokens drafted per cycle.", low=1, high=MAX_DRAFT_LENGTH)
-    knobs: str | None = setting(
-        None,
-        "result.json of `jaxspec tune` or `jaxspec evaluate`: take the knobs of its first device instead.",
-        unset="none",
-    )
+    draft_length: int = setting(5, low=1, high=MAX_DRAFT_LENGTH)
+    knobs: str | None = setting(None)
 
     unused = (
         *CommonConfig.unused,

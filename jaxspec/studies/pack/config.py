@@ -42,7 +42,7 @@ def _no_text(config: PackConfig) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class PackConfig(PackedKnobSettings):
+class PackConfig(PackedKnobSettings, stated_beside=__file__):
     """Settings of `jaxspec pack`.
 
     Attributes:
@@ -55,19 +55,13 @@ class PackConfig(PackedKnobSettings):
     """
 
     model: str = same_as(CommonConfig, "model")
-    scheme: PackScheme = setting(DEFAULT_SCHEME_NAME, _scheme_help, objects="scheme")
-    knobs: str | None = setting(
-        None,
-        "result.json of `jaxspec tune` or `evaluate`: its knobs, matrix by matrix, instead of one pair.",
-        unset="none",
-    )
-    importance: Importance = setting(
-        "auto", "wanda runs the network on text, magnitude does not; auto: wanda if the network is known."
-    )
-    text: str = setting("stdlib", "'stdlib', or a text file, for wanda: its first half is used.")
-    calibration_windows: int = setting(96, "Windows of text that wanda is measured on.", low=1, high=100_000)
-    window_tokens: int = setting(128, "Tokens of such a window.", low=1, high=1_000_000)
-    seed: int = same_as(CommonConfig, "seed", "Seed of the windows of that text.")
+    scheme: PackScheme = setting(DEFAULT_SCHEME_NAME, help=_scheme_help, objects="scheme")
+    knobs: str | None = setting(None)
+    importance: Importance = setting("auto")
+    text: str = setting("stdlib")
+    calibration_windows: int = setting(96)
+    window_tokens: int = setting(128)
+    seed: int = same_as(CommonConfig, "seed")
 
     unused = (
         lambda: (Unused((*packed_knobs(), "knobs"), _no_draft),),

@@ -18,7 +18,7 @@ from jaxspec.settings.common import (
 )
 from jaxspec.settings.draft_kinds import SELF, KnobSettings, knobs_of_other_schemes
 from jaxspec.settings.fields import same_as, setting
-from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, PricedScheme, all_knobs, scheme_facts
+from jaxspec.settings.schemes import PricedScheme, all_knobs, scheme_facts
 from jaxspec.studies.config_files import NETWORK, kind_in_file, own_scheme
 from jaxspec.studies.study import Plot, Study, help_beside
 
@@ -31,15 +31,8 @@ LOOKUP = "ngram"
 #: and one that drafts all tokens of a cycle in one pass.
 BLOCK = "block"
 
-#: Of settings that make one result for each of their values.
-_SEVERAL = "Several, separated by commas, make a table."
-
 #: Pairs of batch and context of one command: a minute's worth.
 MAX_POINTS = 1000
-
-
-_WIDTH_LIMITS: dict[str, Any] = {"low": 0, "high": 64, "above": True}
-_OF_SCHEME: dict[str, Any] = _WIDTH_LIMITS | {"unset": "the scheme's"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,61 +68,31 @@ def _all_widths_given_and_no_head(config: PredictConfig) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class PredictConfig(NamedDraft, ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSettings):
+class PredictConfig(
+    NamedDraft, ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSettings, stated_beside=__file__
+):
     """`jaxspec predict`."""
 
-    architecture: str = same_as(
-        CommonConfig,
-        "architecture",
-        "Network whose cost is predicted: catalog name, a Hugging Face config.json, or a GGUF file.",
-        names=catalog_architectures,
-    )
+    architecture: str = same_as(CommonConfig, "architecture", names=catalog_architectures)
     device: tuple[str, ...] = same_as(CommonConfig, "device")
     engine: str | None = same_as(CommonConfig, "engine")
     weight_format: str | None = same_as(CommonConfig, "weight_format")
-    batch: tuple[int, ...] = same_as(
-        CommonConfig, "batch", f"Sequences decoded together. {_SEVERAL}", default=(CommonConfig.batch,)
-    )
-    context: tuple[int, ...] = same_as(
-        CommonConfig, "context", f"Cached tokens per sequence. {_SEVERAL}", default=(CommonConfig.context,)
-    )
-    prompt_tokens: int = same_as(CommonConfig, "prompt_tokens", "Tokens of a prompt, for the prefill.")
-    acceptance: tuple[float, ...] | None = same_as(
-        AcceptanceSettings, "acceptance", unset="measured or published for drafts of that kind, as the first line says"
-    )
-    acceptance_cycles: int | None = setting(
-        None,
-        "Cycles over which the acceptance was counted; sets the part of the intervals due to acceptance.",
-        low=1,
-        high=10**9,
-        unset="those of the log, elsewhere not known: intervals then leave this error out",
-    )
-    scheme: PricedScheme = setting(
-        None,
-        "Storage scheme of weights and KV; bits are counted on Gaussian weights. released: as the release stores them.",
-        unset=f"{DEFAULT_SCHEME_NAME}, and beside another draft than {SELF} the release's form, where one is known, or bf16",
-        objects="scheme",
-    )
+    batch: tuple[int, ...] = same_as(CommonConfig, "batch", default=(CommonConfig.batch,))
+    context: tuple[int, ...] = same_as(CommonConfig, "context", default=(CommonConfig.context,))
+    prompt_tokens: int = same_as(CommonConfig, "prompt_tokens")
+    acceptance: tuple[float, ...] | None = same_as(AcceptanceSettings, "acceptance")
+    acceptance_cycles: int | None = setting(None)
+    scheme: PricedScheme = setting(None, objects="scheme")
     draft: str = setting(
         SELF,
-        f"Draft: {SELF} (the target's compressed copy, by --scheme), {LOOKUP} (a lookup in the text), {', '.join(HEADS)} "
-        f"(heads on the target), {BLOCK} (a block drafter, all tokens in one pass), or the config.json of a head or network, "
-        "its directory, or a catalog name.",
         names=lambda: (SELF, LOOKUP, *HEADS, BLOCK, *catalog_architectures()),
         objects="architecture",
     )
-    draft_bits: float | None = setting(
-        None,
-        "Bits that a draft step reads per weight of the layers; overrides --scheme.",
-        **_WIDTH_LIMITS,
-        unset="the scheme's, and of another draft 16 or as its config.json states",
-    )
-    verify_bits: float | None = setting(None, "Bits that a verification reads per weight of the layers.", **_OF_SCHEME)
-    draft_kv_bits: float | None = setting(None, "Bits that a draft step reads per KV element.", **_OF_SCHEME)
-    verify_kv_bits: float | None = setting(None, "Bits that a verification reads per KV element.", **_OF_SCHEME)
-    max_draft_length: int = setting(
-        8, "Longest draft considered, if one acceptance holds for every position.", low=1, high=MAX_PREDICTED_LENGTH
-    )
+    draft_bits: float | None = setting(None)
+    verify_bits: float | None = setting(None)
+    draft_kv_bits: float | None = setting(None)
+    verify_kv_bits: float | None = setting(None)
+    max_draft_length: int = setting(8, low=1, high=MAX_PREDICTED_LENGTH)
 
     unused = (
         knobs_of_other_schemes,

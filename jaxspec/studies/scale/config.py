@@ -62,98 +62,50 @@ def _no_judge(config: ScaleConfig) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class ScaleConfig(ParallelSettings, AcceptanceSettings):
+class ScaleConfig(ParallelSettings, AcceptanceSettings, stated_beside=__file__):
     """`jaxspec scale`.
 
     Raises:
         InputError: a value out of its range; settings that do not fit together.
     """
 
-    model: tuple[str, ...] = setting(
-        ("embedded",),
-        "Network that answers, several separated by commas: a shipped one, a Hugging Face directory, or a container.",
-        names=named_networks,
-    )
-    task: Task = setting(
-        "python",
-        "Problems. python: write the body of a function of the text. arithmetic: work out a sum in steps. word-problems: "
-        "answer a question in words, asked through the chat template; right where the last number is.",
-    )
-    samples: tuple[int, ...] = setting(
-        (1, 2, 4, 8, 16), "Budgets N: samples of each problem, separated by commas.", low=1, high=1024
-    )
+    model: tuple[str, ...] = setting(("embedded",), names=named_networks)
+    task: Task = setting("python")
+    samples: tuple[int, ...] = setting((1, 2, 4, 8, 16))
     method: tuple[str, ...] | None = setting(
         None,
-        f"Ways to make one answer from N samples, separated by commas: {', '.join(METHODS)}.",
-        unset="all that the task has",
+        help=f"Ways to make one answer from N samples, separated by commas: {', '.join(METHODS)}.",
         check=_check_methods,
     )
-    score: Score = setting(
-        "likelihood",
-        "Score for best-of-n and beam: the mean log-probability of a sample's tokens, or a network that judges.",
-    )
-    judge: str | None = setting(
-        None,
-        "Network over bytes that judges steps: a shipped one or a Hugging Face directory.",
-        unset=f"{JUDGE}, for arithmetic",
-    )
-    check: Check = setting(
-        "parses", "Python that counts as right: it parses, it also compiles, or its doctests also hold."
-    )
-    unsafe_run_code: bool = setting(
-        False, "Run the code of samples for their doctests also where nothing isolates it from this machine."
-    )
-    temperature: float = setting(0.8, "Temperature of sampling.", low=0, high=10, above=True)
+    score: Score = setting("likelihood")
+    judge: str | None = setting(None)
+    check: Check = setting("parses")
+    unsafe_run_code: bool = setting(False)
+    temperature: float = setting(0.8)
     top_k: int = same_as(CommonConfig, "top_k")
     top_p: float = same_as(CommonConfig, "top_p")
-    prompts: int = setting(96, "Problems.", low=2, high=100_000, quick=24)
-    prompt_bytes: int = setting(
-        256, "Python: bytes of text up to the end of a function's head that are its prompt.", low=16, high=1_000_000
-    )
+    prompts: int = setting(96)
+    prompt_bytes: int = setting(256)
     output_tokens: int | None = setting(
-        None,
-        "Largest number of tokens of a sample.",
-        low=1,
-        high=1_000_000,
-        unset=", ".join(f"{tokens} for {task}" for task, tokens in _TOKENS.items()),
+        None, unset=", ".join(f"{tokens} for {task}" for task, tokens in _TOKENS.items())
     )
-    text: str = same_as(
-        CommonConfig, "text", "Python: 'stdlib', or a file whose second half the functions are taken from."
-    )
+    text: str = same_as(CommonConfig, "text")
     architecture: tuple[str, ...] = setting(
-        (CommonConfig.architecture,),
-        "Network whose cost is predicted: catalog name, 'own', or a Hugging Face config.json; one per model if several.",
-        names=lambda: ("own", *catalog_architectures()),
-        objects="architecture",
+        (CommonConfig.architecture,), names=lambda: ("own", *catalog_architectures()), objects="architecture"
     )
     device: tuple[str, ...] = same_as(CommonConfig, "device")
     engine: str | None = same_as(CommonConfig, "engine")
     weight_format: str | None = same_as(CommonConfig, "weight_format")
-    batch: int = same_as(CommonConfig, "batch", "Problems worked on together, for the predicted cost.", lists="batches")
-    batches: tuple[int, ...] = setting(
-        (1, 4, 16),
-        "Batches at which samples are compared with speculation, beside --batch, separated by commas.",
-        low=1,
-        high=4096,
-    )
-    context: int = same_as(
-        CommonConfig, "context", "Tokens of a prompt, which its samples share, for the predicted cost."
-    )
-    scheme: WidthScheme = setting(
-        "bf16",
-        "How the network is stored. A scheme that runs and changes the network also changes the answers.",
-        objects="scheme",
-    )
-    draft: str = setting("ngram", draft_help, check=check_draft_name, names=draft_names, objects="draft")
-    acceptance: tuple[float, ...] | None = same_as(
-        AcceptanceSettings, "acceptance", unset="measured with the draft, on the same problems", check=_few_positions
-    )
-    accuracy: float | None = setting(
-        None, "Accuracy to reach; the cheapest plan for it is reported.", low=0, high=1, unset="none"
-    )
+    batch: int = same_as(CommonConfig, "batch")
+    batches: tuple[int, ...] = setting((1, 4, 16))
+    context: int = same_as(CommonConfig, "context")
+    scheme: WidthScheme = setting("bf16", objects="scheme")
+    draft: str = setting("ngram", help=draft_help, check=check_draft_name, names=draft_names, objects="draft")
+    acceptance: tuple[float, ...] | None = same_as(AcceptanceSettings, "acceptance", check=_few_positions)
+    accuracy: float | None = setting(None)
     stream: bool | None = same_as(CommonConfig, "stream")
     mesh: str | None = same_as(CommonConfig, "mesh")
-    seed: int = same_as(CommonConfig, "seed", "Seed of problems and samples.")
+    seed: int = same_as(CommonConfig, "seed")
 
     unused = (
         Unused(("mesh",), lambda config: config.stream, "with stream, layers pass through one device"),

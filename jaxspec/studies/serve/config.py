@@ -13,7 +13,7 @@ from jaxspec.settings.common import DRAFT_WITHIN_TARGET, POOLS_UNUSED, ExpertSet
 from jaxspec.settings.draft_kinds import KnobSettings, knobs_of_other_schemes
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.knobs import EXPERT_POOL
-from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, PricedScheme
+from jaxspec.settings.schemes import PricedScheme
 from jaxspec.studies.config_files import own_scheme
 from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.studies.study import Plot, Study, help_beside, run_directory
@@ -33,57 +33,29 @@ def _increasing(rates: tuple[float, ...]) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSettings):
+class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSettings, stated_beside=__file__):
     """`jaxspec serve`."""
 
     architecture: str = same_as(PredictConfig, "architecture")
     device: tuple[str, ...] = same_as(PredictConfig, "device")
     engine: str | None = same_as(PredictConfig, "engine")
     weight_format: str | None = same_as(PredictConfig, "weight_format")
-    scheme: PricedScheme = same_as(  # noqa: RUF009
-        PredictConfig,
-        "scheme",
-        unset=f"{DEFAULT_SCHEME_NAME}, and beside --draft-architecture the release's form, where one is known, or bf16",
-    )
+    scheme: PricedScheme = same_as(PredictConfig, "scheme")  # noqa: RUF009
     draft_architecture: str | None = setting(
-        None,
-        "Separate draft in 16 bits, or as its config.json states: catalog name, or the config.json of a network or head.",
-        unset="a draft within the target, by the scheme",
-        names=catalog_architectures,
-        objects="architecture",
-        known=known_architecture,
+        None, names=catalog_architectures, objects="architecture", known=known_architecture
     )
     acceptance: tuple[float, ...] | None = same_as(PredictConfig, "acceptance")
-    draft_length: int | None = same_as(
-        AcceptanceSettings,
-        "draft_length",
-        "Drafted tokens of the fixed draft, and the largest number when the length follows the batch. That of the cycles of "
-        "accepted_per_cycle, or of acceptance_log if it does not say so.",
-        unset=f"{DRAFTED}, or that of the log",
-    )
-    rates: tuple[float, ...] | None = setting(
-        None,
-        "Requests per second, several separated by commas, in increasing order.",
-        low=1e-6,
-        high=1e9,
-        unset="from 1/20 to 1.1 times the rate that a full engine can serve without a draft, or the trace's own",
-        check=_increasing,
-    )
-    trace: str | None = setting(
-        None,
-        "CSV of requests with the columns arrival_s, prompt_tokens and output_tokens; rates stretch or compress its times.",
-        unset="Poisson arrivals",
-    )
-    requests: int = setting(300, "Requests that are served at each rate.", low=20, high=100_000, quick=100)
-    prompt_tokens: int = setting(512, "Mean tokens of a prompt.", low=1, high=1_000_000)
-    output_tokens: int = setting(128, "Mean tokens generated for a request.", low=1, high=1_000_000)
-    prompt_variation: float = setting(
-        0.5, "Variation of the lognormal prompt lengths: standard deviation over mean.", low=0, high=10
-    )
-    output_variation: float = setting(0.5, "Variation of the output lengths, likewise.", low=0, high=10)
-    max_batch: int = setting(64, "Largest number of sequences in the engine.", low=1, high=1024)
-    chunk_tokens: int = setting(512, "Largest number of prompt tokens in one step.", low=1, high=100_000)
-    seed: int = setting(0, "Seed of arrivals, lengths and accepted tokens.", low=0, high=2**31 - 1)
+    draft_length: int | None = same_as(AcceptanceSettings, "draft_length", unset=f"{DRAFTED}, or that of the log")
+    rates: tuple[float, ...] | None = setting(None, check=_increasing)
+    trace: str | None = setting(None)
+    requests: int = setting(300)
+    prompt_tokens: int = setting(512)
+    output_tokens: int = setting(128)
+    prompt_variation: float = setting(0.5)
+    output_variation: float = setting(0.5)
+    max_batch: int = setting(64)
+    chunk_tokens: int = setting(512)
+    seed: int = setting(0)
 
     unused = (
         knobs_of_other_schemes,

@@ -38,7 +38,7 @@ def _end_of_range(help: str, key: str) -> float:  # noqa: A002
 
 
 @dataclasses.dataclass(frozen=True)
-class Range(Settings):
+class Range(Settings, stated_beside=__file__):
     """An axis from its ends: `{ from = 1, to = 16, points = 5, scale = "log" }`."""
 
     form: ClassVar[str] = (
@@ -48,8 +48,8 @@ class Range(Settings):
 
     first: float = _end_of_range("First value.", "from")
     last: float = _end_of_range("Last value.", "to")
-    points: int = setting(dataclasses.MISSING, "Number of values.", low=1, high=MAX_POINTS)
-    scale: Literal["linear", "log"] = setting("linear", "How the values are spaced.")
+    points: int = setting(dataclasses.MISSING, low=1, high=MAX_POINTS)
+    scale: Literal["linear", "log"] = setting("linear")
 
     def __post_init__(self):
         super().__post_init__()
@@ -66,25 +66,21 @@ Axis = list[float] | Range
 
 
 @dataclasses.dataclass(frozen=True)
-class ParetoAxes(Settings):
+class ParetoAxes(Settings, stated_beside=__file__):
     """Two or three results or axes, which way is better, and what divides the points."""
 
     form: ClassVar[str] = (
         'give x and y, and better_x and better_y as "low" or "high"; z, better_z, group and facets may be added'
     )
 
-    x: str = setting(dataclasses.MISSING, "Result or axis on the horizontal axis.")
-    y: str = setting(dataclasses.MISSING, "Result or axis on the vertical axis.")
-    better_x: Literal["low", "high"] = setting("low", "Which way is better.")
-    better_y: Literal["low", "high"] = setting("high", "Which way is better.")
-    z: str | None = setting(None, "Third result or axis, shown by colour.", unset="two are enough")
-    better_z: Literal["low", "high"] = setting("low", "Which way is better.")
-    group: tuple[str, ...] | None = setting(
-        None, "Axes, architecture or device: a separate front for each of their values.", unset="one front"
-    )
-    facets: str | None = setting(
-        None, "An axis, architecture or device: a separate panel for each of its values.", unset="one panel"
-    )
+    x: str = setting(dataclasses.MISSING)
+    y: str = setting(dataclasses.MISSING)
+    better_x: Literal["low", "high"] = setting("low")
+    better_y: Literal["low", "high"] = setting("high")
+    z: str | None = setting(None)
+    better_z: Literal["low", "high"] = setting("low")
+    group: tuple[str, ...] | None = setting(None)
+    facets: str | None = setting(None)
 
     def __post_init__(self):
         super().__post_init__()
@@ -109,7 +105,7 @@ def shard_of(text: str | None) -> tuple[int, int]:
 
 
 @dataclasses.dataclass(frozen=True)
-class SweepConfig(ParallelSettings, ExpertSettings, Settings):
+class SweepConfig(ParallelSettings, ExpertSettings, Settings, stated_beside=__file__):
     """One sweep. `axes` and `set` are by dotted name, as in "device.memory.bandwidth_bytes_per_s".
 
     A knob of the scheme is "draft.weight_prune" and decides the bits that are read. Names are checked against the devices
@@ -119,38 +115,18 @@ class SweepConfig(ParallelSettings, ExpertSettings, Settings):
         InputError: a value of the wrong kind; no axis; too many points.
     """
 
-    axes: dict[str, Axis] = setting(dict, "Numbers to vary.", sizes=SIZES, form=Range.form)
-    architecture: tuple[str, ...] = setting(
-        (CommonConfig.architecture,),
-        "Networks whose cost is predicted, separated by commas: catalog names or Hugging Face config.json files.",
-        objects="architecture",
-    )
+    axes: dict[str, Axis] = setting(dict, sizes=SIZES)
+    architecture: tuple[str, ...] = setting((CommonConfig.architecture,), objects="architecture")
     device: tuple[str, ...] = same_as(CommonConfig, "device")
     engine: str | None = same_as(CommonConfig, "engine")
     weight_format: str | None = same_as(CommonConfig, "weight_format")
-    scheme: WidthScheme = setting(
-        DEFAULT_SCHEME_NAME, "Storage scheme; axes and [set] may change its bits.", objects="scheme"
-    )
-    max_draft_length: int = same_as(PredictConfig, "max_draft_length", "Longest chain considered.")
-    set: dict[str, float] = setting(
-        dict, "Numbers that differ from those of device, network and workload.", sizes=SIZES
-    )
-    pareto: ParetoAxes = setting(
-        # The widest choice that every sweep has.
-        ParetoAxes(x="held_bytes", y="tokens_per_s"),
-        "Axes of the figure.",
-    )
-    acceptance: AcceptanceSource | None = setting(
-        None,
-        "Acceptance as a function of the draft's knobs, instead of acceptance.alpha_token.",
-        unset="acceptance.alpha_token, which is what was measured of the scheme's draft unless it is an axis or set",
-    )
-    shard: str | None = setting(
-        None,
-        "One part of the points, as '1/8', for job arrays; jaxspec sweep merge joins the parts.",
-        unset="all points",
-        check=_check_shard,
-    )
+    scheme: WidthScheme = setting(DEFAULT_SCHEME_NAME, objects="scheme")
+    max_draft_length: int = same_as(PredictConfig, "max_draft_length")
+    set: dict[str, float] = setting(dict, sizes=SIZES)
+    # By default the widest choice that every sweep has.
+    pareto: ParetoAxes = setting(ParetoAxes(x="held_bytes", y="tokens_per_s"))
+    acceptance: AcceptanceSource | None = setting(None)
+    shard: str | None = setting(None, check=_check_shard)
 
     unused = (DRAFT_WITHIN_TARGET,)
 

@@ -34,29 +34,17 @@ def _no_part_of_the_scheme(config: TreeConfig) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class TreeConfig(NetworkKnobSettings, StopwatchSettings, CommonConfig):
+class TreeConfig(NetworkKnobSettings, StopwatchSettings, CommonConfig, stated_beside=__file__):
     """`jaxspec tree`."""
 
-    draft: str = setting(SELF, draft_help, check=check_draft_name, names=draft_names, objects="draft")
-    nodes: int = setting(
-        32, "Drafted tokens of the largest tree; its verification has one token more.", low=1, high=512, quick=16
-    )
-    depth: int = setting(8, "Largest depth of a tree, in drafted tokens.", low=1, high=64, quick=6)
-    search: Search = setting("prior", "How trees grow.")
-    context: int = same_as(CommonConfig, "context", lists="contexts")
-    contexts: tuple[int, ...] = setting(
-        (128, 512, 2048, 4096, 8192, 16384),
-        "Context lengths to decide at, in addition to --context, separated by commas.",
-        low=0,
-        high=10_000_000,
-    )
+    draft: str = setting(SELF, help=draft_help, check=check_draft_name, names=draft_names, objects="draft")
+    nodes: int = setting(32)
+    depth: int = setting(8)
+    search: Search = setting("prior")
+    context: int = same_as(CommonConfig, "context")
+    contexts: tuple[int, ...] = setting((128, 512, 2048, 4096, 8192, 16384))
 
-    acceptance_trace: str | None = same_as(
-        AcceptanceSettings,
-        "acceptance_trace",
-        "Instead of decoding: JSON lines of requests with the tokens that a cycle gains at each generated token, with which "
-        "chains of the draft are priced; no trees are, and there is no proof.",
-    )
+    acceptance_trace: str | None = same_as(AcceptanceSettings, "acceptance_trace")
     drafter: str | None = same_as(AcceptanceSettings, "drafter")
     dataset: str | None = same_as(AcceptanceSettings, "dataset")
 

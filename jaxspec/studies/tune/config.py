@@ -16,62 +16,26 @@ Objective = Literal["speedup", "kl", "bits_per_byte"]
 
 
 @dataclasses.dataclass(frozen=True)
-class TuneConfig(StopwatchSettings, CommonConfig):
+class TuneConfig(StopwatchSettings, CommonConfig, stated_beside=__file__):
     """`jaxspec tune`."""
 
-    objective: Objective = setting(
-        "speedup", "Objective of tuning; kl and bits_per_byte are minimized within --draft-bits."
-    )
-    max_kl: float | None = setting(
-        None, "Constraint: KL to the target, nats per token.", low=1e-6, high=100, unset="none"
-    )
-    max_bits_per_byte: float | None = setting(
-        None, "Constraint: bits per byte of the draft on calibration text.", low=1e-6, high=100, unset="none"
-    )
-    draft_bits: float | None = setting(
-        None,
-        "Constraint: mean bits per weight that a draft step reads, and bits per weight of a head that is compressed.",
-        low=0.5,
-        high=16,
-        unset="none, for kl and bits_per_byte the bits of Cassandra's 40 %/4 bits",
-    )
-    steps: int = setting(
-        10,
-        "Passes over calibration text that move all knobs, each to where gain and loss balance.",
-        low=1,
-        high=100_000,
-        quick=6,
-    )
-    uniform_steps: int = setting(
-        3, "Passes that move one pair of knobs for all matrices.", low=1, high=100_000, quick=2
-    )
-    learning_rate: float = setting(
-        1.0,
-        "First move, as a share of the one that would balance each knob; the t-th takes a t-th of it.",
-        low=1e-6,
-        high=1,
-    )
-    windows_per_step: int = setting(24, "Windows of calibration text per pass.", low=1, high=100_000, quick=16)
-    continuation_tokens: int = setting(
-        120,
-        "Tokens that the network writes after each calibration prompt, at least; drafts are tuned on them.",
-        low=1,
-        high=1_000_000,
-    )
-    surrogate_temperature: float = setting(
-        0.5, "Temperature of the smooth acceptance, under greedy decoding.", low=0.05, high=10
-    )
+    objective: Objective = setting("speedup")
+    max_kl: float | None = setting(None)
+    max_bits_per_byte: float | None = setting(None)
+    draft_bits: float | None = setting(None)
+    steps: int = setting(10)
+    uniform_steps: int = setting(3)
+    learning_rate: float = setting(1.0)
+    windows_per_step: int = setting(24)
+    continuation_tokens: int = setting(120)
+    surrogate_temperature: float = setting(0.5)
 
     @property
     def measured_tokens(self) -> int:
         """Tokens of a calibration text, behind its prompt, that drafts are measured on."""
         return max(self.output_tokens, self.continuation_tokens)
 
-    j_grid: bool | None = setting(
-        None,
-        "Also search as Cassandra does: a grid in two stages, by its objective J (Eq. 2), on 8 windows of calibration text.",
-        unset="no",
-    )
+    j_grid: bool | None = setting(None)
 
     unused = (
         *CommonConfig.unused,

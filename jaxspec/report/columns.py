@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-from jaxspec.report.formatting import NOT_KNOWN, fixed, milliseconds, times
+from hwmodels.numerics.units import GIGA, MILLI
+from jaxspec.report.formatting import NOT_KNOWN, fixed, fixed_or_small, three_digits, times
 from jaxspec.report.terminal import Table
 from jaxspec.results import STATUSES, UNKNOWN, Quantity
 from jaxspec.results.network_results import Ends, HeadlineIntervals
@@ -110,25 +111,37 @@ class Column(Generic[R]):
         return self.quantity(record).number is not None
 
 
-#: What files of columns call ways to write a number, beside digits behind the point.
-_WRITERS: Mapping[str, Callable[[float], str]] = {"": str, "times": times, "milliseconds": milliseconds}
+#: Units of numbers in files of columns.
+_UNITS = {"": 1.0, "milli": MILLI, "giga": GIGA}
 
 
-def read_columns(path: Path, functions: Mapping[str, Mapping[str, Any]] | None = None) -> tuple[Column[Any], ...]:
+def _writer(name: str) -> int | Callable[[float], str]:
+    """A way to write a number, as files of columns name it: digits behind the point, unit and digits ("milli:3"), or words."""
+    unit, colon, digits = name.partition(":")
+    if colon:
+        return lambda value: fixed_or_small(value / _UNITS[unit], int(digits))
+    known = {"": str, "times": times, "times3": lambda value: times(value, 3), "three_digits": three_digits}
+    return int(name) if name.isdigit() else known[name]
+
+
+def read_columns(path: Path, table: str = "", **functions: Mapping[str, Callable[..., Any]]) -> tuple[Column[Any], ...]:
     """Columns from a CSV file with a row for each, under the names of their attributes; "|" breaks lines of a heading.
 
     Args:
-        functions: path of a field -> attributes that are functions.
+        table: takes the rows that have this name under "table"; "": the file has one table.
+        functions: attribute -> path of a field -> function, as in `words={"cycle_s": bound}`.
     """
     with path.open(encoding="utf-8", newline="") as file:
-        rows: list[dict[str, Any]] = list(csv.DictReader(file))
+        rows: list[dict[str, Any]] = [row for row in csv.DictReader(file) if row.pop("table", "") == table]
     for row in rows:
-        row["heading"] = row["heading"].replace("|", "\n")
-        row["write"] = int(row["write"]) if row["write"].isdigit() else _WRITERS[row["write"]]
-        row["interval"] = True if row["interval"] == "yes" else row["interval"] or None
-        row |= {mark: row[mark] == "yes" for mark in ("choice", "optional")}
-        row["terminal"] = int(row["terminal"] or 0)
-    return tuple(Column(**row | dict((functions or {}).get(row["read"], {}))) for row in rows)
+        name, row["heading"] = row["read"], row["heading"].replace("|", "\n")
+        row["write"] = _writer(row.get("write", ""))
+        row["interval"] = True if row.get("interval") == "yes" else row.get("interval") or None
+        row |= {mark: row.get(mark) == "yes" for mark in ("choice", "optional")}
+        row["terminal"] = int(row.get("terminal") or 0)
+        row["justify"] = row.get("justify") or "right"
+        row |= {attribute: by_name[name] for attribute, by_name in functions.items() if name in by_name}
+    return tuple(Column(**row) for row in rows)
 
 
 def _field(record: Any, path: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hwmodels.numerics.units import MILLI
-from jaxspec.report.columns import Column, fill, interval_in_words
+from jaxspec.report.columns import Column, fill, interval_in_words, read_columns
 from jaxspec.report.figure_style import (
     BLACK,
     BLUE,
@@ -32,16 +32,12 @@ from jaxspec.report.figure_style import (
 from jaxspec.report.formatting import NOT_KNOWN, fixed, times
 from jaxspec.report.page import Drawings, Page, Section, write_page
 from jaxspec.report.terminal import Shown, Table, note_lines, shown_run
-from jaxspec.results import UNKNOWN, given
+from jaxspec.results import given
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.studies.advise.result import AdvisedBatch, AdviseResult, ScheduleRange
 from jaxspec.studies.engine_flags import SERVED_DRAFTS
 from jaxspec.studies.given_acceptance import acceptance_line
 from jaxspec.studies.predict.view import by_device
-
-
-def _digits(count: int) -> Callable[[float], str]:
-    return lambda value: fixed(value, count)
 
 
 def limits_in_words(row: AdvisedBatch, most: int = 2) -> str:
@@ -72,39 +68,24 @@ def _rate(row: AdvisedBatch) -> str:
     return text + ("" if row.fits.value else " (does not fit)")
 
 
-#: One number of it.
-_number = Column[AdvisedBatch]
+def _best(row: AdvisedBatch) -> str:
+    return f"{times(row.best_draft_speedup.number)} at {row.best_draft_length.value}"
 
-#: All of them, in order.
-BATCH_COLUMNS = (
-    _number("draft\nlength", "0: do not speculate", "draft_length", 0),
-    _number("tokens\nper cycle", "expected", "tokens_per_cycle", 2),
-    _number(
-        "speedup", "over decoding what is stored without a draft", "speedup_vs_stored_ar", times, interval="interval"
-    ),
-    _number(
-        "best\ndraft",
-        "its speedup, whether it pays or not",
-        "best_draft_speedup",
-        times,
-        words=lambda row: f"{times(row.best_draft_speedup.number)} at {row.best_draft_length.value}",
-    ),
-    _number(
-        "best\ntree",
-        "its speedup, whether it pays or not",
-        lambda row: UNKNOWN if row.tree is None else row.tree.speedup_vs_stored_ar,
-        times,
-        words=_tree,
-        optional=True,
-    ),
-    _number("it pays", "probability, given the errors that are known", "probability_pays", words=_chance),
-    _number("tokens/s", "of all sequences", "tokens_per_s", 0, words=_rate),
-    _number("limited by", "shares of a cycle's time", "cycle_s", words=limits_in_words, justify="left"),
+
+#: Numbers of a batch, in order.
+BATCH_COLUMNS: tuple[Column[AdvisedBatch], ...] = read_columns(
+    Path(__file__).with_name("columns.csv"),
+    words={
+        "best_draft_speedup": _best,
+        "tree.speedup_vs_stored_ar": _tree,
+        "probability_pays": _chance,
+        "tokens_per_s": _rate,
+        "cycle_s": limits_in_words,
+    },
 )
 
-
 #: Behind the context, where there are several.
-_BATCH = _number("batch", "sequences", lambda row: given(row.batch), 0)
+_BATCH = Column[AdvisedBatch]("batch", "sequences", lambda row: given(row.batch), 0)
 
 
 #: Engine whose command is shown where none was asked for, and titles of those that can be.

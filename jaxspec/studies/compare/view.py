@@ -9,7 +9,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from hwmodels.numerics.units import GB
 from jaxspec.report.columns import BRACKETS, Column, Grid, fill, read_columns, statements, terminal_columns
 from jaxspec.report.configurations import LARGEST_GAP
 from jaxspec.report.figure_style import BLUE, GREEN, INK, ORANGE, PURPLE, limits_from_zero, new_axes, styled
@@ -18,7 +17,6 @@ from jaxspec.report.formatting import (
     architecture_title,
     device_title,
     fixed,
-    fixed_or_small,
     provenance,
     times,
 )
@@ -55,13 +53,8 @@ def _change(contestant: Contestant) -> str:
 #: Rows of the page's table.
 PAGE_COLUMNS: tuple[Column[Contestant], ...] = read_columns(
     Path(__file__).with_name("columns.csv"),
-    {
-        "speedup_low": {"words": interval},
-        "lossless.mismatches": {"words": output_in_words},
-        "held_bytes": {"write": lambda value: fixed_or_small(value / GB, 2)},
-        "energy_j_per_token": {"write": lambda value: f"{value:.3g}"},
-        "quality.task.change": {"words": _change},
-    },
+    words={"speedup_low": interval, "lossless.mismatches": output_in_words, "quality.task.change": _change},
+    write={"energy_j_per_token": lambda value: f"{value:.3g}"},
 )
 
 

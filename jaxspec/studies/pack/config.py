@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from jaxspec.settings.base import Unused
+from jaxspec.settings.base import Settings, Unused
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft_kinds import PackedKnobSettings, knobs_of_other_schemes, packed_knobs
 from jaxspec.settings.fields import same_as, setting
@@ -42,7 +42,7 @@ def _no_text(config: PackConfig) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class PackConfig(PackedKnobSettings, stated_beside=__file__):
+class PackConfig(PackedKnobSettings, Settings, stated_beside=__file__):
     """Settings of `jaxspec pack`.
 
     Attributes:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
-from hwmodels.numerics.units import GB, GIGA, MILLI
+from hwmodels.numerics.units import GB, MILLI
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY
 from hwmodels.step.step_cost import STEP_PARTS
-from jaxspec.report.columns import Column, fill, interval_in_words, shown_columns
-from jaxspec.report.formatting import fixed, fixed_or_small, milliseconds, times
+from jaxspec.report.columns import Column, fill, interval_in_words, read_columns, shown_columns
+from jaxspec.report.formatting import fixed_or_small, milliseconds, times
 from jaxspec.report.terminal import Shown, Table, note_lines
 from jaxspec.results import Quantity, predicted
 from jaxspec.results.network_results import Ends, PricedResult
@@ -25,17 +26,10 @@ def _scaled(unit: float, digits: int) -> Callable[[float], str]:
     return lambda value: fixed_or_small(value / unit, digits)
 
 
-_WHOLE = lambda value: fixed(value, 0)
-
+_COLUMNS = Path(__file__).with_name("columns.csv")
 
 #: Columns by draft length.
-LENGTH_COLUMNS = (
-    Column[LengthRow]("draft length", "0: autoregressive", "draft_length", _WHOLE),
-    Column[LengthRow]("tokens/cycle", "expected", "tokens_per_cycle", _scaled(1.0, 3)),
-    Column[LengthRow]("cycle, ms", "draft steps and verification", "cycle_s", _scaled(MILLI, 3), interval=True),
-    Column[LengthRow]("vs 16-bit AR", "speedup", "speedup_vs_bf16_ar", _SPEEDUP, interval=True),
-    Column[LengthRow]("vs stored AR", "speedup", "speedup_vs_stored_ar", _SPEEDUP, interval=True),
-)
+LENGTH_COLUMNS: tuple[Column[LengthRow], ...] = read_columns(_COLUMNS, "length")
 
 
 def headline_in_words(result: PredictResult) -> str:
@@ -66,13 +60,7 @@ def _rate(row: BatchRow) -> str:
 
 
 #: Columns by batch.
-BATCH_COLUMNS = (
-    Column[BatchRow]("batch", "sequences", "batch", _WHOLE),
-    Column[BatchRow]("draft length", "best", "draft_length", _WHOLE),
-    Column[BatchRow]("vs 16-bit AR", "speedup", "speedup_vs_bf16_ar", _SPEEDUP, interval=True),
-    Column[BatchRow]("vs stored AR", "speedup", "speedup_vs_stored_ar", _SPEEDUP, interval=True),
-    Column[BatchRow]("tokens/s, all", "of all sequences", "tokens_per_s", _scaled(1.0, 1), words=_rate),
-)
+BATCH_COLUMNS: tuple[Column[BatchRow], ...] = read_columns(_COLUMNS, "batch", words={"tokens_per_s": _rate})
 
 
 def _energy(step: StepTotals) -> Quantity[float]:
@@ -86,17 +74,8 @@ def _energy_in_words(step: StepTotals) -> str:
 
 
 #: Columns of a step; the optional ones where the device has what they are of.
-STEP_COLUMNS = (
-    Column[StepTotals]("ms", "in all", "total_s", _scaled(MILLI, 3)),
-    Column[StepTotals]("compute", "ms", "compute_s", _scaled(MILLI, 3)),
-    Column[StepTotals]("memory", "ms", "memory_s", _scaled(MILLI, 3)),
-    Column[StepTotals]("on chip", "ms", "on_chip_s", _scaled(MILLI, 3), optional=True),
-    Column[StepTotals]("decode", "ms", "decoding_s", _scaled(MILLI, 3)),
-    Column[StepTotals]("encode", "ms", "encoding_s", _scaled(MILLI, 3), optional=True),
-    Column[StepTotals]("GFLOP", "", "flops", _scaled(GIGA, 2)),
-    Column[StepTotals]("weights, GB", "read", "weight_bytes", _scaled(GB, 3)),
-    Column[StepTotals]("KV, GB", "read and written", "kv_bytes", _scaled(GB, 3)),
-    Column[StepTotals]("mJ", "energy", _energy, _scaled(MILLI, 1), words=_energy_in_words),
+STEP_COLUMNS: tuple[Column[StepTotals], ...] = read_columns(
+    _COLUMNS, "step", read={"energy_j": _energy}, words={"energy_j": _energy_in_words}
 )
 
 
@@ -151,29 +130,17 @@ def points(result: PredictResult) -> dict[str, list[Any]]:
     return {name: [value] for name, value in (found | {"bound": bound(result)}).items()}
 
 
+def _held(result: PredictResult) -> str:
+    return f"{fixed_or_small(result.held_bytes.known / GB, 1)}{'' if result.fits.value else ' (does not fit)'}"
+
+
 #: Columns by pair of batch and context.
-POINT_COLUMNS = (
-    Column[PredictResult]("context", "cached tokens", "workload.context_tokens", lambda n: f"{n:,.0f}"),
-    Column[PredictResult]("batch", "sequences", "workload.batch", _WHOLE),
-    Column[PredictResult]("draft length", "best", "draft_length", _WHOLE),
-    Column[PredictResult]("tokens/cycle", "expected", "tokens_per_cycle", _scaled(1.0, 2)),
-    *(
-        Column[PredictResult](f"vs {name} AR", "", field, times, interval=True)
-        for name, field in (("16-bit", "speedup_vs_bf16_ar"), ("stored", "speedup_vs_stored_ar"))
-    ),
-    Column[PredictResult]("tokens/s, all", "", "tokens_per_s", interval=True, write=_scaled(1.0, 1)),
-    Column[PredictResult]("ms/token", "of a sequence", lambda one: predicted(_token_s(one)), _scaled(MILLI, 2)),
-    Column[PredictResult]("mJ/token", "energy", "energy_per_token_j", _scaled(MILLI, 1), optional=True),
-    Column[PredictResult](
-        "memory, GB",
-        "held",
-        "held_bytes",
-        _scaled(GB, 1),
-        words=lambda one: (
-            f"{fixed_or_small(one.held_bytes.known / GB, 1)}{'' if one.fits.value else ' (does not fit)'}"
-        ),
-    ),
-    Column[PredictResult]("bound", "what a cycle waits for", "cycle_s", words=bound, justify="left"),
+POINT_COLUMNS: tuple[Column[PredictResult], ...] = read_columns(
+    _COLUMNS,
+    "point",
+    read={"token_s": lambda result: predicted(_token_s(result))},
+    words={"held_bytes": _held, "cycle_s": bound},
+    write={"workload.context_tokens": lambda count: f"{count:,.0f}"},
 )
 
 

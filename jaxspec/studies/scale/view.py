@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hwmodels.numerics.units import GB, MILLI
-from jaxspec.report.columns import BRACKETS, Column, Grid, fill
+from jaxspec.report.columns import BRACKETS, Column, Grid, fill, read_columns
 from jaxspec.report.figure_style import (
     BLUE,
     GREEN,
@@ -72,42 +72,23 @@ def _front(row: PlanRow) -> str:
     return (", ".join(marks) or "no") if row.fits.value else "does not fit"
 
 
+_COLUMNS = Path(__file__).with_name("columns.csv")
+
 #: Of a plan.
-PLAN_COLUMNS = (
-    Column[PlanRow]("accu-\nracy", "share of right answers", "accuracy", 3, words=_accuracy, page_title="accuracy"),
-    Column[PlanRow]("95 %", "of the accuracy, over problems", "low", words=interval, page_title="interval"),
-    Column[PlanRow]("passes", "until the longest sample ends", "passes", 0),
-    Column[PlanRow]("step", "of all samples together", "step_s", seconds, interval=True),
-    Column[PlanRow]("judge", "time of the network that judges", "judge_s", seconds, interval=True, optional=True),
-    Column[PlanRow]("time", "prompt, all passes and judge", "total_s", seconds, interval=True),
-    Column[PlanRow]("energy, J", "of all of it", "energy_j", lambda value: f"{value:.3g}", optional=True),
-    Column[PlanRow]("held, GB", "weights and KV", "held_bytes", lambda value: fixed(value / GB, 2)),
-    Column[PlanRow](
-        "not\nbeaten",
-        "no other plan is as accurate in less time, or with less energy",
-        "fastest_of_its_accuracy",
-        words=_front,
-    ),
+PLAN_COLUMNS: tuple[Column[PlanRow], ...] = read_columns(
+    _COLUMNS,
+    "plan",
+    words={"accuracy": _accuracy, "low": interval, "fastest_of_its_accuracy": _front},
+    write=dict.fromkeys(("step_s", "judge_s", "total_s"), seconds)
+    | {"energy_j": lambda value: f"{value:.3g}", "held_bytes": lambda value: fixed(value / GB, 2)},
 )
 
-
 #: Of an exchange.
-EXCHANGE_COLUMNS = (
-    Column[Exchange]("drafted", "best up to the rows, less one", "draft_length", 0, page_title="drafted tokens"),
-    Column[Exchange](
-        "specu-\nlation", "time of an answer", "speculation_s", seconds, interval=True, page_title="speculation"
-    ),
-    Column[Exchange]("speedup", "over one sample without it", "speedup", times, interval=True),
-    Column[Exchange]("accuracy\nof one", "speculation keeps it", "accuracy_one", 3),
-    Column[Exchange]("sampling", "time of an answer", "sampling_s", seconds),
-    Column[Exchange]("slow-\ndown", "over one sample", "slowdown", times, page_title="slowdown"),
-    Column[Exchange]("accuracy", "of the samples", "accuracy", 3),
-    Column[Exchange](
-        "sooner\nright",
-        "use of the rows with the shorter time per right answer",
-        "speculation_right_s",
-        words=lambda row: row.better.value or "neither",
-    ),
+EXCHANGE_COLUMNS: tuple[Column[Exchange], ...] = read_columns(
+    _COLUMNS,
+    "exchange",
+    words={"speculation_right_s": lambda row: row.better.value or "neither"},
+    write=dict.fromkeys(("speculation_s", "sampling_s"), seconds),
 )
 
 

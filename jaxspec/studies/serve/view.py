@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
 from hwmodels.numerics.units import MILLI
-from jaxspec.report.columns import Column, fill
+from jaxspec.report.columns import Column, fill, read_columns
 from jaxspec.report.figure_style import BLUE, INK, VERMILLION, WIDTH_INCHES, ShownFigure, styled
 from jaxspec.report.formatting import architecture_title, device_title, three_digits
 from jaxspec.report.page import Drawings, Page, Section, write_page
@@ -30,23 +30,11 @@ def _ms(value: float) -> str:
     return three_digits(value / MILLI)
 
 
-def _latency(name: str, title: str, heading: str, meaning: str, write: Callable[[float], str]) -> Column[LoadRow]:
-    """A column of a field with its interval."""
-    return Column[LoadRow](heading, meaning, name, write, interval=f"intervals.{name}", page_title=title)
-
-
-_COLUMNS = (
-    Column[LoadRow]("decoding", "", "decoding", words=lambda row: CALLED[row.decoding], justify="left"),
-    Column[LoadRow]("requests/s", "that arrive", "rate_per_s", lambda value: f"{value:.4g}"),
-    _latency("tokens_per_s", "tokens/s", "tokens/s", "generated", three_digits),
-    Column[LoadRow]("batch", "requests in the engine", "mean_batch", 1),
-    Column[LoadRow]("busy", "share of the time", "utilisation", three_digits),
-    _latency("ttft_p50_s", "TTFT p50", "TTFT, ms\np50", "to the first token", _ms),
-    _latency("ttft_p99_s", "TTFT p99", "\np99", "to the first token", _ms),
-    _latency("tpot_p50_s", "TPOT p50", "TPOT, ms\np50", "per further token", _ms),
-    _latency("tpot_p99_s", "TPOT p99", "\np99", "per further token", _ms),
-    _latency("request_p50_s", "request p50", "request, s\np50", "in all", three_digits),
-    _latency("request_p99_s", "request p99", "\np99", "in all", three_digits),
+_COLUMNS: tuple[Column[LoadRow], ...] = read_columns(
+    Path(__file__).with_name("columns.csv"),
+    words={"decoding": lambda row: CALLED[row.decoding]},
+    write=dict.fromkeys(("ttft_p50_s", "ttft_p99_s", "tpot_p50_s", "tpot_p99_s"), _ms)
+    | {"rate_per_s": lambda value: f"{value:.4g}"},
 )
 
 

@@ -13,7 +13,7 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from jaxspec.report.columns import BRACKETS, Column, Grid, fill, statements
+from jaxspec.report.columns import BRACKETS, Column, Grid, fill, read_columns, statements
 from jaxspec.report.configurations import LARGEST_GAP
 from jaxspec.report.figure_style import (
     BLUE,
@@ -60,55 +60,15 @@ def _rate(row: ContextRow) -> Ends:
     return Ends(low=predicted(1.0 / plain.high.known), high=predicted(1.0 / plain.low.known))
 
 
-#: One number of it.
-_number = Column[ContextRow]
-
-#: Speed, with which a page says that a context does not fit.
-TOKENS_PER_S = _number(
-    "tokens/s\none sequence", "of one sequence", "decision.tokens_per_s", 1, interval=_rate, page_title="tokens/s"
-)
-
-
-#: All of them, in order.
-CONTEXT_COLUMNS = (
-    _number(
-        "verify\ntokens",
-        "per cycle, the root included; AR: do not speculate",
-        "decision.verification_length",
-        0,
-        words=lambda row: length_in_words(row.decision),
-        page_title="verified tokens",
-    ),
-    _number("tokens\nper cycle", "on held-out prompts", "decision.tokens_per_cycle", 2),
-    TOKENS_PER_S,
-    _number(
-        "speedup vs\nbf16 AR",
-        "over autoregressive decoding of the uncompressed 16-bit model",
-        "decision.speedup_vs_bf16_ar",
-        times,
-        interval=lambda row: _held(row).speedup_vs_bf16_ar,
-    ),
-    _number(
-        "speedup vs\nstored AR",
-        "over autoregressive decoding of the stored format",
-        "decision.speedup_vs_stored_ar",
-        times,
-        interval=lambda row: _held(row).speedup_vs_stored_ar,
-    ),
-    _number(
-        "best tree\nvs stored AR",
-        "whether or not it pays",
-        "decision.best_tree.speedup_vs_stored_ar",
-        times,
-        interval="decision.best_tree.intervals.speedup_vs_stored_ar",
-    ),
-    _number(
-        "best chain\nvs stored AR",
-        "the draft's likeliest tokens in a row, whether or not it pays",
-        "decision.best_chain.speedup_vs_stored_ar",
-        times,
-        interval="decision.best_chain.intervals.speedup_vs_stored_ar",
-    ),
+#: Numbers of a context, in order.
+CONTEXT_COLUMNS: tuple[Column[ContextRow], ...] = read_columns(
+    Path(__file__).with_name("columns.csv"),
+    words={"decision.verification_length": lambda row: length_in_words(row.decision)},
+    interval={
+        "decision.tokens_per_s": _rate,
+        "decision.speedup_vs_bf16_ar": lambda row: _held(row).speedup_vs_bf16_ar,
+        "decision.speedup_vs_stored_ar": lambda row: _held(row).speedup_vs_stored_ar,
+    },
 )
 
 
@@ -487,7 +447,7 @@ def tree_section(result: TreeResult) -> Section:
     own = choice_here(result)
     decided, title = own or ContextChoice(), tree_headline(result)
     search = {name: value for name, value in result.search.plain().items() if value is not None}
-    alarm = lambda row, column: "does not fit" if column is TOKENS_PER_S and not row.fits.value else ""
+    alarm = lambda row, column: "" if row.fits.value or column.title != "tokens/s" else "does not fit"
     contexts = {f"{row.context_tokens:,}": row for row in result.contexts}
     return network_section(
         result,

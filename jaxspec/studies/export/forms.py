@@ -35,7 +35,7 @@ from jaxspec.models.gguf import is_gguf, open_gguf
 from jaxspec.models.gguf_export import GGUF_TYPES, write_gguf
 from jaxspec.models.stored import SMALL, as_computed
 from jaxspec.partial_files import to_json
-from jaxspec.report.formatting import bytes_in_words, fixed, times
+from jaxspec.report.formatting import bytes_in_words
 from jaxspec.results import given, measured, predicted
 from jaxspec.results.network_results import AcceptanceRates
 from jaxspec.runs.progress import Reporter
@@ -47,9 +47,9 @@ from jaxspec.speculate.chunks import Prompts, chunk_size, padded
 from jaxspec.speculate.drafts import NetworkDraft, ReadyDraft
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import GREEDY
-from jaxspec.studies.engine_flags import Engine, ServedDraft, engines_for
+from jaxspec.studies.engine_flags import ServedDraft, engines_for
 from jaxspec.studies.export.config import DRAFT_LENGTH, ExportConfig
-from jaxspec.studies.export.readme import MANIFEST, check_place, engine_section, remove_earlier
+from jaxspec.studies.export.readme import MANIFEST, check_place, readme, remove_earlier
 from jaxspec.studies.export.result import DecodedDraft, ExportResult
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
 from jaxspec.studies.measured.memory import (
@@ -178,7 +178,7 @@ def export_model(config: ExportConfig, out: str | Path | None, *, force: bool, r
         (folder / "engines").mkdir()
         for engine in engines:
             (folder / "engines" / engine.file).write_text(engine.content)
-        (folder / "README.md").write_text(_readme(result, engines))
+        (folder / "README.md").write_text(readme(result, engines, where_priced(result)))
         sizes = {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
         result = dataclasses.replace(result, files=sizes, timing_s={"export": measured(time.perf_counter() - started)})
         (folder / MANIFEST).write_text(to_json(result.plain()))
@@ -252,31 +252,6 @@ def where_priced(result: ExportResult) -> str:
     """Device and engine of the predicted speed."""
     engine = FORMS[str(result.format)].engine
     return f"{result.device}, {engine}" if engine else str(result.device)
-
-
-def _readme(result: ExportResult, engines: list[Engine]) -> str:
-    """The page of such an export."""
-    alone, length = result.alone, result.draft_length.known
-    lines = [
-        f"# {Path(str(result.checkpoint)).stem} as {result.format}",
-        "",
-        f"`{Path(str(result.target)).name}` is the network in {result.target_dtype}; the draft beside it is the same network "
-        f"in {result.draft_dtype}. Output is the target's own, whatever the draft is.",
-        "",
-        f"**Draft {length} tokens per cycle.**",
-        "",
-    ]
-    tokens = alone.tokens_per_cycle
-    if tokens.number is not None:
-        spread = "" if tokens.standard_error is None else f" ± {fixed(tokens.standard_error, 3)}"
-        lines += [
-            f"Measured on {alone.prompts.value} held-out prompts, the draft with a KV cache of its own, as engines run it: "
-            f"alpha_token {fixed(alone.acceptance.alpha_token.known, 3)}, {fixed(tokens.number, 3)}{spread} tokens per cycle. "
-            "Values are those of the files, computed with in float32; kernels for few bits round their inputs too.",
-            "",
-            f"Predicted on {where_priced(result)}: {times(result.speedup_vs_stored_ar.known)} the speed without a draft.",
-        ]
-    return "\n".join([*lines, *(line for engine in engines for line in engine_section(engine)), ""])
 
 
 def decoded_alone(

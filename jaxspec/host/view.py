@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from matplotlib.figure import Figure
 
@@ -23,7 +22,7 @@ from jaxspec.report.figure_style import (
     styled,
 )
 from jaxspec.report.formatting import NOT_KNOWN, fixed, quantity
-from jaxspec.report.page import Drawings, Page, Proof, Section, network_section, write_page
+from jaxspec.report.page import Proof, Section, figures_of, network_section, page_writer
 from jaxspec.report.terminal import Shown, Table
 from jaxspec.results import Quantity
 from jaxspec.runs.directory import RunDirectory
@@ -185,17 +184,8 @@ def _headline(result: CalibrateResult) -> str:
     return said
 
 
-def figures(result: CalibrateResult, directory: Path | None = None) -> Drawings:
-    """The report's figures by name, each as a function that draws it."""
-    return {"rows": lambda: rows_figure(result), "residuals": lambda: residuals_figure(result)}
-
-
-_PAGE = Page.read(Path(__file__).with_name("page.toml"))
-
-
-def write_calibrate_report(result: CalibrateResult, out_dir: str | Path) -> Path:
-    """Write the figures and `report.html` into a run directory; see `write_page`."""
-    return write_page(_PAGE, [calibrate_section(result)], out_dir)
+#: The report's figures by name.
+figures = figures_of(rows=rows_figure, residuals=residuals_figure)
 
 
 def calibrate_section(result: CalibrateResult) -> Section:
@@ -252,3 +242,6 @@ def shown(returned: tuple[CalibrateResult, RunDirectory]) -> Shown:
         [*quiet, *_loop(result), *(f"note: {doubt}" for doubt in result.doubts)],
         f"report: {directory.path / 'report.html'}; device file: {directory.path / 'device.toml'}, and where -o said",
     )
+
+
+write_calibrate_report = page_writer(__file__, calibrate_section)

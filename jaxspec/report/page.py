@@ -8,6 +8,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -38,8 +39,10 @@ __all__ = [
     "Proof",
     "Section",
     "device_slugs",
+    "figures_of",
     "lossless_proof",
     "network_section",
+    "page_writer",
     "write_page",
 ]
 
@@ -190,6 +193,24 @@ def write_page(page: Page, sections: Sequence[Section], out_dir: str | Path) -> 
     path = out_dir / "report.html"
     write_text(path, _render(page, sections, figures, config_toml))
     return path
+
+
+def page_writer(module: str, section: Callable[[Any], Section]) -> Callable[[Any, str | Path], Path]:
+    """A function that writes the page of several results, or of one, into a directory; see `write_page`.
+
+    Args:
+        module: beside which the page's words are, in `page.toml`.
+        section: of a result.
+    """
+    page = Page.read(Path(module).with_name("page.toml"))
+    return lambda results, out_dir: write_page(
+        page, list(map(section, results if isinstance(results, list) else [results])), out_dir
+    )
+
+
+def figures_of(**draw: Callable[[Any], Figure | None]) -> Callable[..., Drawings]:
+    """A function from a result, and its directory, which they do not need, to these figures by name; see `Study.figures`."""
+    return lambda result, directory=None: {name: partial(figure, result) for name, figure in draw.items()}
 
 
 def drawn(figures: Drawings) -> dict[str, Figure]:

@@ -11,7 +11,7 @@ from matplotlib.ticker import LogFormatter
 
 from jaxspec.report.figure_style import BLUE, GREEN, INK, ORANGE, VERMILLION, new_figure, styled
 from jaxspec.report.formatting import NOT_KNOWN, architecture_title, device_title, quantity
-from jaxspec.report.page import Drawings, Page, Section, write_page
+from jaxspec.report.page import Section, figures_of, page_writer
 from jaxspec.report.terminal import Shown, Table
 from jaxspec.results import Quantity
 from jaxspec.results.records import significant
@@ -87,9 +87,8 @@ def _label(row: VariableRow) -> str:
     return row.name.removeprefix("device.") + end
 
 
-def figures(result: CodesignResult, directory: Path | None = None) -> Drawings:
-    """Figures of a co-design by name."""
-    return {"trajectory": lambda: trajectory_figure(result), "elasticity": lambda: elasticity_figure(result)}
+#: Figures of a co-design by name.
+figures = figures_of(trajectory=trajectory_figure, elasticity=elasticity_figure)
 
 
 #: Numbers of a design in the order of its table, with their units.
@@ -222,13 +221,9 @@ def shown(result: CodesignResult) -> Shown:
     return Shown(result.plain(), codesign_tables(result), [headline(result), *notes], files, first=first)
 
 
-_PAGE = Page.read(Path(__file__).with_name("page.toml"))
-
-
-def write_codesign_report(result: CodesignResult, directory: Path) -> Path:
-    """Write the figures and `report.html` into a run directory; see `write_page`."""
+def _section(result: CodesignResult) -> Section:
     asked = f"{result.questions} values with gradients and {result.evaluations} exact ones"
-    section = Section(
+    return Section(
         result=result,
         title=f"{architecture_title(result)} on {device_title(result)}",
         headlines=[headline(result)],
@@ -237,7 +232,6 @@ def write_codesign_report(result: CodesignResult, directory: Path) -> Path:
         figures=figures(result),
         remarks=[*notes_of(result.engine), *result.notes, f"all numbers: result.json; the search asked for {asked}"],
     )
-    return write_page(_PAGE, [section], directory)
 
 
 def _costs(result: CodesignResult) -> Table:
@@ -249,3 +243,6 @@ def _costs(result: CodesignResult) -> Table:
         amounts = (f"{cost[key]:.3g}" if cost[key] else "" for key in ("area_mm2", "power_w", "price"))
         table.add_row(name, product, *amounts, cost["source"])
     return table
+
+
+write_codesign_report = page_writer(__file__, _section)

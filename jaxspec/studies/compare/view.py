@@ -20,7 +20,7 @@ from jaxspec.report.formatting import (
     provenance,
     times,
 )
-from jaxspec.report.page import Drawings, Page, Section, network_section, network_settings, write_page
+from jaxspec.report.page import Section, figures_of, network_section, network_settings, page_writer
 from jaxspec.report.stopwatch import stopwatch_figure, stopwatch_tables
 from jaxspec.report.terminal import Shown, Table, note_lines, shown_run
 from jaxspec.runs.directory import RunDirectory
@@ -307,21 +307,8 @@ def _name_points(axes: Axes, places: Mapping[str, tuple[float, float, float, flo
         axes.annotate(name, (speed, bits), (6, 4), textcoords="offset points", fontsize=7.5)
 
 
-_PAGE = Page.read(Path(__file__).with_name("page.toml"))
-
-
-def write_compare_report(results: Sequence[CompareResult], out_dir: str | Path) -> Path:
-    """Write the figures and `report.html` into a run directory; see `write_page`."""
-    return write_page(_PAGE, [compare_section(result) for result in results], out_dir)
-
-
-def figures(result: CompareResult, directory: Path | None = None) -> Drawings:
-    """The report's figures of one device by name, each as a function that draws it."""
-    return {
-        "speedups": lambda: speedups_figure(result),
-        "quality": lambda: quality_figure(result),
-        "stopwatch": lambda: stopwatch_figure(result),
-    }
+#: The report's figures of one device by name.
+figures = figures_of(speedups=speedups_figure, quality=quality_figure, stopwatch=stopwatch_figure)
 
 
 def compare_section(result: CompareResult) -> Section:
@@ -364,3 +351,6 @@ def shown(run: tuple[Sequence[CompareResult], RunDirectory]) -> Shown:
         next_in_words(results[0]),
     ]
     return shown_run(run, [*map(_table, results), *stopwatch_tables(results)], [line for line in lines if line])
+
+
+write_compare_report = page_writer(__file__, compare_section)

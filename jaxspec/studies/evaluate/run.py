@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from jaxspec.compress import Knobs, Scheme, find_scheme, uniform_knobs
 from jaxspec.compress.knobs import knobs_of_result
 from jaxspec.models.config import DecoderConfig
 from jaxspec.report.configurations import operator_time_figure, roofline_figure, tables, tokens_figure
-from jaxspec.report.page import Drawings
+from jaxspec.report.page import figures_of
 from jaxspec.report.stopwatch import stopwatch_figure, stopwatch_tables
 from jaxspec.report.terminal import Shown, shown_run
 from jaxspec.runs.directory import ACCEPTANCE_TRACE, RunDirectory
@@ -48,15 +47,13 @@ def shown(run: tuple[Sequence[EvaluateResult], RunDirectory]) -> Shown:
     return shown_run(run, [*tables(run[0]), *stopwatch_tables(run[0])], page="result.json")
 
 
-def figures(result: EvaluateResult, directory: Path | None = None) -> Drawings:
-    """Figures of one device by name, each as a function that draws it."""
-    del directory
-    return {
-        "tokens": lambda: tokens_figure(result),
-        "roofline": lambda: roofline_figure(result),
-        "operator_time": lambda: operator_time_figure(result, compared=("given",)),
-        "stopwatch": lambda: stopwatch_figure(result),
-    }
+#: Figures of one device by name.
+figures = figures_of(
+    tokens=tokens_figure,
+    roofline=roofline_figure,
+    operator_time=lambda result: operator_time_figure(result, compared=("given",)),
+    stopwatch=stopwatch_figure,
+)
 
 
 #: Main numbers of a result, for `jaxspec runs`.

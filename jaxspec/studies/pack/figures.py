@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from matplotlib.figure import Figure
 
 from jaxspec.errors import printable
 from jaxspec.report.figure_style import INK, legend_below, limits_from_zero, new_axes, styled
-from jaxspec.report.page import Drawings
+from jaxspec.report.page import figures_of
 from jaxspec.studies.pack.result import PackResult
 from jaxspec.studies.pack.view import TensorKind, container_caption, container_title, grouped
 
@@ -100,6 +99,5 @@ def _short(kind: TensorKind, longest: int = 40) -> str:
     return name if kind.count == 1 else f"{name} ({kind.count})"
 
 
-def figures(result: PackResult, directory: Path | None = None) -> Drawings:
-    """The figure of a container by name."""
-    return {"container": lambda: container_figure(result)}
+#: The figure of a container by name.
+figures = figures_of(container=container_figure)

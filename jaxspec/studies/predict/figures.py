@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
@@ -24,7 +23,7 @@ from jaxspec.report.figure_style import (
     limits_from_zero,
     styled,
 )
-from jaxspec.report.page import Drawings
+from jaxspec.report.page import figures_of
 from jaxspec.studies.predict.result import BatchRow, LengthRow, PredictResult
 from jaxspec.studies.predict.view import METRICS, by_device
 
@@ -86,9 +85,8 @@ def _by_point(part: SubFigure, results: Sequence[PredictResult]) -> None:
         axes.legend(fontsize=8)
 
 
-def figures(result: PredictResult, directory: Path | None = None) -> Drawings:
-    """The figure of one device by name."""
-    return {"prediction": lambda: prediction_figure([result])}
+#: The figure of one device by name.
+figures = figures_of(prediction=lambda result: prediction_figure([result]))
 
 
 def _speedups(axes: Axes, places: Sequence[float], rows: Sequence[LengthRow] | Sequence[BatchRow]) -> None:

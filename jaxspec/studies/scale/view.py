@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -38,7 +38,7 @@ from jaxspec.report.formatting import (
     three_digits,
     times,
 )
-from jaxspec.report.page import Drawings, Page, Proof, Section, network_section, network_settings, write_page
+from jaxspec.report.page import Proof, Section, figures_of, network_section, network_settings, page_writer
 from jaxspec.report.terminal import Shown, Table, shown_run
 from jaxspec.results import Quantity
 from jaxspec.runs.directory import RunDirectory
@@ -435,24 +435,8 @@ def exchange_figure(result: ScaleResult) -> Figure | None:
     return figure
 
 
-R = TypeVar("R")
-
-
-_PAGE = Page.read(Path(__file__).with_name("page.toml"))
-
-
-def write_scale_report(results: Sequence[ScaleResult], out_dir: str | Path) -> Path:
-    """Write the figures and `report.html` into a run directory; see `write_page`."""
-    return write_page(_PAGE, [scale_section(result) for result in results], out_dir)
-
-
-def figures(result: ScaleResult, directory: Path | None = None) -> Drawings:
-    """The report's figures of one device by name, each as a function that draws it."""
-    return {
-        "accuracy": lambda: accuracy_figure(result),
-        "costs": lambda: costs_figure(result),
-        "exchange": lambda: exchange_figure(result),
-    }
+#: The report's figures of one device by name.
+figures = figures_of(accuracy=accuracy_figure, costs=costs_figure, exchange=exchange_figure)
 
 
 def scale_section(result: ScaleResult) -> Section:
@@ -521,3 +505,6 @@ def _samples_in_words(result: ScaleResult) -> str:
 def shown(run: tuple[Sequence[ScaleResult], RunDirectory]) -> Shown:
     """Tables of plans for the terminal, from what `scale` returned."""
     return shown_run(run, [table for result in run[0] for table in (_plans(result), _exchanges(result))])
+
+
+write_scale_report = page_writer(__file__, scale_section)

@@ -16,7 +16,7 @@ from hwmodels.numerics.units import MILLI
 from jaxspec.report.columns import Column, fill, read_columns
 from jaxspec.report.figure_style import BLUE, INK, VERMILLION, WIDTH_INCHES, ShownFigure, styled
 from jaxspec.report.formatting import architecture_title, device_title, three_digits
-from jaxspec.report.page import Drawings, Page, Section, write_page
+from jaxspec.report.page import Section, figures_of, page_writer
 from jaxspec.report.terminal import Shown, Table, note_lines, shown_run
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.studies.given_acceptance import acceptance_line
@@ -208,17 +208,8 @@ def points(result: ServeResult) -> dict[str, list[Any]]:
     return columns | {name: [getattr(row, name).value for row in rows] for name in numbers}
 
 
-def figures(result: ServeResult, directory: Path | None = None) -> Drawings:
-    """The figure of one device by name."""
-    return {"throughput_latency": lambda: serving_figure([result])}
-
-
-_PAGE = Page.read(Path(__file__).with_name("page.toml"))
-
-
-def write_serving(results: Sequence[ServeResult], directory: Path) -> Path:
-    """Write the page and its figures into a run directory; see `write_page`."""
-    return write_page(_PAGE, [_section(result) for result in results], directory)
+#: The figure of one device by name.
+figures = figures_of(throughput_latency=lambda result: serving_figure([result]))
 
 
 def _section(result: ServeResult) -> Section:
@@ -231,3 +222,6 @@ def _section(result: ServeResult) -> Section:
         figures=figures(result),
         remarks=[acceptance_line(result.acceptance, result.acceptance_source), *result.notes],
     )
+
+
+write_serving = page_writer(__file__, _section)

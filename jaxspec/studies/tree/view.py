@@ -29,7 +29,7 @@ from jaxspec.report.figure_style import (
     text_colour_on,
 )
 from jaxspec.report.formatting import NOT_KNOWN, architecture_title, device_title, fixed, model_title, provenance, times
-from jaxspec.report.page import Drawings, Page, Section, network_section, network_settings, write_page
+from jaxspec.report.page import Section, figures_of, network_section, network_settings, page_writer
 from jaxspec.report.stopwatch import stopwatch_figure, stopwatch_tables
 from jaxspec.report.terminal import Shown, Table, shown_run
 from jaxspec.results import Quantity, predicted
@@ -423,23 +423,14 @@ def performance_figure(result: TreeResult) -> Figure | None:
     return figure
 
 
-_PAGE = Page.read(Path(__file__).with_name("page.toml"))
-
-
-def write_tree_report(results: Sequence[TreeResult], out_dir: str | Path) -> Path:
-    """Write the figures and `report.html` into a run directory; see `write_page`."""
-    return write_page(_PAGE, [tree_section(result) for result in results], out_dir)
-
-
-def figures(result: TreeResult, directory: Path | None = None) -> Drawings:
-    """The report's figures of one device by name, each as a function that draws it."""
-    return {
-        "contexts": lambda: contexts_figure(result),
-        "performance": lambda: performance_figure(result),
-        "curve": lambda: curve_figure(result),
-        "drawing": lambda: drawing_figure(result),
-        "stopwatch": lambda: stopwatch_figure(result),
-    }
+#: The report's figures of one device by name.
+figures = figures_of(
+    contexts=contexts_figure,
+    performance=performance_figure,
+    curve=curve_figure,
+    drawing=drawing_figure,
+    stopwatch=stopwatch_figure,
+)
 
 
 def tree_section(result: TreeResult) -> Section:
@@ -478,3 +469,6 @@ def tree_section(result: TreeResult) -> Section:
 def shown(run: tuple[Sequence[TreeResult], RunDirectory]) -> Shown:
     """Tables of a tree search for the terminal, from what `search_tree` returned."""
     return shown_run(run, [*tree_tables(run[0]), *stopwatch_tables(run[0])])
+
+
+write_tree_report = page_writer(__file__, tree_section)

@@ -35,6 +35,7 @@ from hwmodels.speculation.draft_cost import (
     DraftCost,
     copied_widths,
     fitting_pool,
+    held_with_draft,
     separate_draft_bytes,
 )
 from hwmodels.speculation.engine_logs import NO_ENGINE, EngineTerms, engine_time
@@ -80,6 +81,12 @@ class Case:
     def check_together(self) -> None:
         """Hold the target to what a draft head need not have. Raises ValueError: a network without layers."""
         check_number("Case.architecture.num_layers", self.architecture.num_layers, AMOUNT)
+
+    @property
+    def held_bytes(self) -> Float[Array, "*b"]:
+        """Bytes of weights and KV of the target as they are stored, and of a draft's own, on the fullest device."""
+        parts = {"workload": self.workload, "footprint": self.footprint, "draft_cost": self.draft}
+        return held_with_draft(self.architecture, **parts, group=self.device.group)
 
     @property
     def pooled(self) -> Case:

@@ -16,7 +16,6 @@ from hwmodels import (
     Case,
     Device,
     DraftCost,
-    Footprint,
     Plan,
     PricedStep,
     plan_family,
@@ -27,7 +26,6 @@ from hwmodels import (
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, LogNormal, cycle_numbers, cycle_times
 from hwmodels.numerics.fast_compile import run_on_host
 from hwmodels.speculation import ServingCycle
-from hwmodels.speculation.draft_cost import held_with_draft
 from jaxspec.studies.advise.inputs import DraftAcceptance
 from jaxspec.studies.engine_flags import Range, ServedTree
 from jaxspec.studies.feasibility import capacity_bytes
@@ -55,59 +53,40 @@ class Advised(NamedTuple):
     fits: Bool[np.ndarray, " batch"]
 
 
-def price_advice(
-    pricing: Case,
-    *,
-    footprint: Footprint,
-    draft: DraftCost,
-    acceptance: DraftAcceptance,
-    batches: tuple[int, ...],
-    scatter: float,
-) -> Advised:
+def price_advice(case: Case, *, acceptance: DraftAcceptance, batches: tuple[int, ...], scatter: float) -> Advised:
     """Price all batches and draft lengths; on the host.
 
     Args:
-        pricing: its workload's batch is not used.
+        case: its workload's batch is not used.
         scatter: of the engine's cycles, standard deviation of the logarithm.
     """
-    # The statement is for readers: it must not compile anew; energy is not asked for.
-    cost = dataclasses.replace(draft, statement="")
-    quiet = dataclasses.replace(pricing, device=dataclasses.replace(pricing.device, chip=None))
     lengths = np.arange(1, acceptance.conditional.size + 1, dtype=np.float32)
     tokens = run_on_host(tokens_per_cycle)(np.asarray(acceptance.conditional, np.float32))
     pairs = [each.ravel() for each in np.meshgrid(np.asarray(batches, np.float32), lengths, indexing="ij")]
-    priced = _priced(quiet, footprint, cost, *pairs, np.tile(tokens, len(batches)))
+    priced = _priced(_quiet(case), *pairs, np.tile(tokens, len(batches)))
     by_batch = lambda leaf: leaf.reshape(len(batches), lengths.size, *leaf.shape[1:])
     cycles, held, times = jax.tree.map(by_batch, priced)
     times = dataclasses.replace(times, scatter=np.full(times.engine_s.shape, scatter, np.float32))
-    return Advised(
-        _numbers(times, acceptance, np.asarray(batches, np.float32)),
-        tokens,
-        times,
-        cycles,
-        held[:, 0],
-        held[:, 0] <= capacity_bytes(pricing.device),
-    )
+    numbers, held = _numbers(times, acceptance, np.asarray(batches, np.float32)), held[:, 0]
+    return Advised(numbers, tokens, times, cycles, held, held <= capacity_bytes(case.device))
+
+
+def _quiet(case: Case) -> Case:
+    """Without the draft's statement, which is for readers and must not compile anew, and without energy."""
+    device = dataclasses.replace(case.device, chip=None)
+    return dataclasses.replace(case, device=device, draft=dataclasses.replace(case.draft, statement=""))
 
 
 @run_on_host
 def _priced(
-    pricing: Case,
-    footprint: Footprint,
-    draft: DraftCost,
-    batches: Float[Array, " pair"],
-    lengths: Float[Array, " pair"],
-    tokens: Float[Array, " pair"],
+    case: Case, batches: Float[Array, " pair"], lengths: Float[Array, " pair"], tokens: Float[Array, " pair"]
 ) -> tuple[ServingCycle, Array, CycleTimes]:
     """Cycles, bytes held and times of pairs of a batch and a draft length: one map, as two in each other trace for longer."""
 
     def cycle(batch: Array, length: Array, gained: Array) -> tuple[ServingCycle, Array, CycleTimes]:
-        workload = dataclasses.replace(pricing.workload, batch=batch)
-        parts = {"footprint": footprint, "draft_cost": draft, "workload": workload}
-        case = dataclasses.replace(pricing, footprint=footprint, draft=draft, workload=workload)
-        serving = serving_cycle(case, draft.plan(length), tokens_per_cycle=gained)
-        held = held_with_draft(pricing.architecture, **parts, group=pricing.device.group)
-        return serving, held, _times(pricing.device, serving, draft_passes(draft, length))
+        at = case.replace(workload=case.workload.replace(batch=batch))
+        serving = serving_cycle(at, case.draft.plan(length), tokens_per_cycle=gained)
+        return serving, at.held_bytes, _times(case.device, serving, draft_passes(case.draft, length))
 
     return jax.vmap(cycle)(batches, lengths, tokens)
 
@@ -310,10 +289,8 @@ def scaled_branches(conditional: Float[np.ndarray, " position"], branches: tuple
 
 
 def price_trees(
-    pricing: Case,
+    case: Case,
     *,
-    footprint: Footprint,
-    draft: DraftCost,
     acceptance: DraftAcceptance,
     branches: tuple[float, ...],
     nodes: int,
@@ -325,7 +302,7 @@ def price_trees(
     Args:
         branches: chances of ranks 1, 2, ...
         nodes: of the largest tree.
-        pricing, footprint, draft, acceptance, batches, scatter: see `price_advice`.
+        case, acceptance, batches, scatter: see `price_advice`.
     """
     table = chance_table(acceptance.conditional, branches)
     grown = grow_tree(table, nodes)
@@ -338,10 +315,8 @@ def price_trees(
         moved.append(1.0 + np.cumsum(_chances(grown, shifted)) - tokens)
     errors = np.stack(moved, axis=-1)
     plans = plan_family([tree_plan(grown.parent[:size]) for size in sizes])
-    cost = dataclasses.replace(draft, statement="")
-    quiet = dataclasses.replace(pricing, device=dataclasses.replace(pricing.device, chip=None))
     arrays = (np.asarray(batches, np.float32), tokens.astype(np.float32), errors.astype(np.float32))
-    return AdvisedTrees(grown, _priced_trees(quiet, footprint, cost, plans, *arrays, np.float32(scatter)), tokens)
+    return AdvisedTrees(grown, _priced_trees(_quiet(case), plans, *arrays, np.float32(scatter)), tokens)
 
 
 def served_tree(grown: GrownTree, nodes: int) -> ServedTree:
@@ -376,9 +351,7 @@ def _chances(grown: GrownTree, table: np.ndarray) -> np.ndarray:
 
 @run_on_host
 def _priced_trees(
-    pricing: Case,
-    footprint: Footprint,
-    draft: DraftCost,
+    case: Case,
     plans: Plan,
     batches: Float[Array, " batch"],
     tokens: Float[Array, " node"],
@@ -386,17 +359,16 @@ def _priced_trees(
     scatter: Float[Array, ""],
 ) -> LogNormal:
     axes = Plan(draft_tokens=None, draft_visible=None, draft_repeats=0, verify_tokens=0, verify_visible=0)
-    passes = jnp.asarray(draft.passes)
+    passes = jnp.asarray(case.draft.passes)
 
     def one(batch: Array, plan: Plan, gained: Array, error: Array) -> LogNormal:
-        workload = dataclasses.replace(pricing.workload, batch=batch)
-        case = dataclasses.replace(pricing, footprint=footprint, draft=draft, workload=workload)
-        cycle = serving_cycle(case, plan, tokens_per_cycle=gained)
+        at = case.replace(workload=case.workload.replace(batch=batch))
+        cycle = serving_cycle(at, plan, tokens_per_cycle=gained)
         beside = jax.tree.map(lambda leaf: leaf[0], cycle.beside)
         first = jnp.minimum(passes, 1.0)
         runs = (jnp.asarray(plan.draft_repeats) * passes).at[0].add(-first)
         times: CycleTimes = cycle_times(
-            pricing.device,
+            case.device,
             bf16=cycle.baselines.bf16,
             stored=cycle.baselines.stored,
             cycle=[(runs, cycle.draft), (first, beside), (1.0, cycle.verify)],

@@ -134,25 +134,15 @@ def _check(config: AdviseConfig) -> dict[str, _Checked]:
 
 def _advice(config: AdviseConfig, checked: _Checked, directory: RunDirectory) -> AdviseResult:
     device, pricing, acceptance = checked.device, checked.pricing, checked.acceptance
-    widths = read_widths(config)
+    case = dataclasses.replace(pricing, footprint=read_widths(config), draft=checked.draft)
     scatter = engine_scatter(config.engine, kind_of_draft(checked.draft), device=pricing.device)
-    advised = price_advice(
-        pricing, footprint=widths, draft=checked.draft, acceptance=acceptance, batches=config.batch, scatter=scatter
-    )
+    asked: dict[str, Any] = {"acceptance": acceptance, "batches": config.batch, "scatter": scatter}
+    advised = price_advice(case, **asked)
     rows = [_row(config, checked, advised, place) for place in range(len(config.batch))]
     served: ServedTree | None = None
     over_batches = np.asarray(advised.numbers["speedup_vs_stored_ar"].value), np.asarray(advised.fits)
     if config.branch_acceptance is not None:
-        trees = price_trees(
-            pricing,
-            footprint=widths,
-            draft=checked.draft,
-            acceptance=acceptance,
-            branches=config.branch_acceptance,
-            nodes=config.tree_nodes,
-            batches=config.batch,
-            scatter=scatter,
-        )
+        trees = price_trees(case, branches=config.branch_acceptance, nodes=config.tree_nodes, **asked)
         rows = [dataclasses.replace(row, tree=_tree(trees, place, row)) for place, row in enumerate(rows)]
         served = single_tree(trees, *over_batches)
     lengths = [row.draft_length.known for row in rows]

@@ -22,7 +22,6 @@ from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, chain_times
 from hwmodels.catalog.calibrations import calibrated_formats
 from hwmodels.network.architecture import attention_shape
 from hwmodels.numerics.fast_compile import jit_fast_compile
-from hwmodels.speculation.draft_cost import held_with_draft
 from jaxspec.host.stopwatch import tree_way
 from jaxspec.models.config import DecoderConfig
 from jaxspec.results import Quantity, given, measured, predicted
@@ -78,25 +77,15 @@ class ChainPrices(NamedTuple):
         return dataclasses.replace(one, scatter=np.float32(scatter if length else 0.0))
 
 
-def price_chains(pricing: Case, footprint: Footprint, draft: DraftCost, longest: int) -> ChainPrices:
-    """Price chains of up to `longest` drafted tokens at the workload's own context.
-
-    Args:
-        footprint: read by draft and verification; of a draft network, its own widths stand under the draft's.
-    """
+def price_chains(case: Case, longest: int) -> ChainPrices:
+    """Price chains of up to `longest` drafted tokens at the workload's own context."""
     # The statement is for readers: it must not compile anew.
-    cost = dataclasses.replace(draft, statement="")
-    priced = jax.device_get(_priced(pricing, footprint, cost, jnp.arange(1.0, longest + 1.0)))
+    quiet = case.replace(draft=case.draft.replace(statement=""))
+    priced = jax.device_get(_priced(quiet, jnp.arange(1.0, longest + 1.0)))
     draft_step_s, cycle_s, energy_j, plain_s, plain_j, ar_bf16_s, held, errors = priced
     energy = None if energy_j is None or plain_j is None else np.concatenate([[plain_j], energy_j]).astype(np.float64)
-    return ChainPrices(
-        float(draft_step_s),
-        np.concatenate([[plain_s], cycle_s]).astype(np.float64),
-        energy,
-        float(ar_bf16_s),
-        float(held),
-        errors,
-    )
+    cycle_s = np.concatenate([[plain_s], cycle_s]).astype(np.float64)
+    return ChainPrices(float(draft_step_s), cycle_s, energy, float(ar_bf16_s), float(held), errors)
 
 
 def with_own_kernels(
@@ -131,21 +120,18 @@ def with_own_kernels(
 
 
 @jit_fast_compile
-def _priced(
-    pricing: Case, footprint: Footprint, draft: DraftCost, lengths: Float[jax.Array, " length"]
-) -> tuple[Any, ...]:
-    parts = {"footprint": footprint, "draft_cost": draft, "workload": pricing.workload}
-    priced = price(dataclasses.replace(pricing, footprint=footprint, draft=draft), chain_plan(lengths))
-    of_length = lambda length: chain_times(pricing.device, priced, length, passes=draft.passes)
+def _priced(case: Case, lengths: Float[jax.Array, " length"]) -> tuple[Any, ...]:
+    priced, passes = price(case, chain_plan(lengths)), case.draft.passes
+    of_length = lambda length: chain_times(case.device, priced, length, passes=passes)
     plain = priced.baselines.stored.cost
     return (
-        priced.draft.cost.total_s[0] * draft.passes,  # the only kind of draft step that a chain has
+        priced.draft.cost.total_s[0] * passes,  # the only kind of draft step that a chain has
         priced.total_s,
         priced.energy_j,
         plain.total_s,
         None if plain.energy is None else plain.energy.total_j,
         priced.baselines.bf16.cost.total_s,
-        held_with_draft(pricing.architecture, **parts, group=pricing.device.group),
+        case.held_bytes,
         jax.vmap(of_length)(jnp.concatenate([jnp.zeros(1), lengths])),
     )
 
@@ -236,7 +222,8 @@ def _drafted(stages: CompareStages, drafted: Drafted, device: str) -> tuple[Cont
     entry, trees = drafted.entry, drafted.stages
     setup, pricing = drafted.setup, stages.work.pricings[device]
     cost = trees.cost_on(device)
-    prices = price_chains(pricing, trees.widths, cost, entry.config.depth)
+    case = dataclasses.replace(pricing, footprint=trees.widths, draft=cost)
+    prices = price_chains(case, entry.config.depth)
     chosen_on, here = drafted.on_calibration_text, drafted.on_held_out_text
     length = _fastest(chosen_on.aat.mean, prices)
     counts = trees.decode_with(length, setup.decoding)
@@ -272,14 +259,15 @@ def _drafted(stages: CompareStages, drafted: Drafted, device: str) -> tuple[Cont
         tokens_per_cycle_counted=measured(compared.counted, compared.standard_error),
         tokens_per_cycle_gap_in_standard_errors=measured(compared.gap_in_standard_errors),
         draft_parameters=given(None if other is None else other.draft.num_parameters(other.params)),
-        **_of_prices(pricing, prices, cost, length, compared.counted),
+        **_of_prices(case, prices, length, compared.counted),
+        draft_step_s=predicted(prices.draft_step_s),
         intervals=headline_intervals(
             prices.times(length, engine_scatter(stages.config.engine, kind_of_draft(cost), device=pricing.device)),
             [compared.counted - 1.0],
             [compared.standard_error],
             batch=float(pricing.workload.batch),
         ),
-        **_bits(pricing, trees.widths, cost, measured if entry.kind == SELF_DRAFT else given),
+        **_bits(case, measured if entry.kind == SELF_DRAFT else given, drafts=True),
         quality=stages.quality_of_scheme(facts.name),
         lossless=proof,
     ), speed
@@ -293,7 +281,8 @@ def _undrafted(
     Args:
         priced: what its times assume, in words, where that is not what all others assume.
     """
-    prices = price_chains(pricing, footprint, DraftCost(), 1)
+    case = dataclasses.replace(pricing, footprint=footprint, draft=DraftCost())
+    prices = price_chains(case, 1)
     compressed = name != AUTOREGRESSIVE
     speedup = prices.ar_bf16_s / float(prices.cycle_s[0])
     if compressed:
@@ -309,45 +298,37 @@ def _undrafted(
         pays=predicted(speedup > 1.0),
         speedup_vs_bf16_ar=predicted(speedup),
         speedup_vs_stored_ar=predicted(1.0),
-        **_of_prices(pricing, prices, None, 0, 1.0),
+        **_of_prices(case, prices, 0, 1.0),
+        draft_step_s=predicted(None),
         intervals=headline_intervals(prices.times(0, 0.0), [0.0], [0.0], batch=float(pricing.workload.batch)),
-        **_bits(pricing, footprint, None, predicted if compressed else given),
+        **_bits(case, predicted if compressed else given, drafts=False),
         quality=stages.quality_of_compression(name) if compressed else stages.quality_of_scheme("bf16"),
     )
 
 
-def _of_prices(
-    pricing: Case, prices: ChainPrices, cost: DraftCost | None, length: int, tokens: float
-) -> dict[str, Any]:
-    """Fields that follow from prices.
-
-    Args:
-        cost: of a draft; None: there is none.
-        tokens: of a cycle and sequence.
-    """
-    batch = float(pricing.workload.batch)
+def _of_prices(case: Case, prices: ChainPrices, length: int, tokens: float) -> dict[str, Any]:
+    """Fields that follow from prices. Args: tokens: of a cycle and sequence."""
+    batch = float(case.workload.batch)
     energy = None if prices.energy_j is None else float(prices.energy_j[length]) / (batch * tokens)
     return {
-        "draft_step_s": predicted(None if cost is None else prices.draft_step_s),
         "cycle_s": predicted(float(prices.cycle_s[length])),
         "ar_stored_s": predicted(float(prices.cycle_s[0])),
         "held_bytes": predicted(prices.held_bytes),
-        "fits": predicted(prices.held_bytes <= capacity_bytes(pricing.device)),
+        "fits": predicted(prices.held_bytes <= capacity_bytes(case.device)),
         "energy_j_per_token": predicted(energy),
     }
 
 
-def _bits(
-    pricing: Case, footprint: Footprint, cost: DraftCost | None, status: Callable[[float], Quantity[float]]
-) -> dict[str, Any]:
+def _bits(case: Case, status: Callable[[float], Quantity[float]], *, drafts: bool) -> dict[str, Any]:
     """Bits per weight that are read, none by a draft that does not run as a network; and per KV element."""
+    read = case.footprint
     bits = {
-        "bits_per_weight_verify": status(priced_mean(footprint.target_weight_bits, pricing)),
-        "bits_per_kv_verify": status(float(np.mean(footprint.target_kv_bits))),
+        "bits_per_weight_verify": status(priced_mean(read.target_weight_bits, case)),
+        "bits_per_kv_verify": status(float(np.mean(read.target_kv_bits))),
     }
-    if cost is not None and float(np.max(np.asarray(cost.passes))) > 0:
-        bits["bits_per_weight"] = status(priced_mean(footprint.draft_weight_bits, pricing))
-        bits |= head_bits(footprint, status)
+    if drafts and float(np.max(np.asarray(case.draft.passes))) > 0:
+        bits["bits_per_weight"] = status(priced_mean(read.draft_weight_bits, case))
+        bits |= head_bits(read, status)
     return bits
 
 

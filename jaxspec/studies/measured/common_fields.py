@@ -15,7 +15,7 @@ from jaxtyping import Array, Int
 
 from hwmodels import Case, Routing
 from hwmodels.network.routing import measured_routing
-from hwmodels.speculation.draft_cost import COMPRESSED_COPY, held_with_draft
+from hwmodels.speculation.draft_cost import COMPRESSED_COPY
 from jaxspec.compress.kv import rounded_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
@@ -149,8 +149,7 @@ def common_fields(
 
 def _held(pricing: Case, footprints: list[Any], context: int) -> dict[str, float]:
     """Bytes of the target, and of its copies, in the narrowest form that is priced: no draft network is counted."""
-    parts = {"workload": pricing.workload, "draft_cost": COMPRESSED_COPY, "group": pricing.device.group}
-    sizes = [held_with_draft(pricing.architecture, footprint=one, **parts) for one in footprints]
+    sizes = [dataclasses.replace(pricing, footprint=one, draft=COMPRESSED_COPY).held_bytes for one in footprints]
     batch = float(pricing.workload.batch)
     return {f"batch {batch:g} at {context:,} cached tokens": min(float(np.max(size)) for size in sizes)}
 

@@ -34,7 +34,7 @@ from hwmodels.analysis.uncertainty.kernel_errors import step_interval
 from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.numerics.fast_compile import run_on_host
 from hwmodels.speculation.chains import PricedChains
-from hwmodels.speculation.draft_cost import COMPRESSED_COPY, held_with_draft
+from hwmodels.speculation.draft_cost import COMPRESSED_COPY
 from hwmodels.step.step_cost import seconds_by_part
 from jaxspec.compress.footprint import uniform
 from jaxspec.compress.footprint_table import HEAD_WIDTHS, WIDTHS, expected_widths
@@ -468,8 +468,7 @@ def _points(
         intervals = lambda chains, batch: chain_intervals(case, chains, acceptance, errors, batch=batch)
         numbers = jax.vmap(intervals)(jax.tree.map(lambda leaf: leaf[: len(own)], chains), batches[: len(own)])
     plain = hwmodels.uniform_footprint(UNCOMPRESSED_BITS)
-    held = {"workload": case.workload, "footprint": plain, "draft_cost": COMPRESSED_COPY, "group": case.device.group}
-    return chains, points, numbers, held_with_draft(case.architecture, **held)
+    return chains, points, numbers, dataclasses.replace(case, footprint=plain, draft=COMPRESSED_COPY).held_bytes
 
 
 @run_on_host

@@ -24,8 +24,6 @@ from hwmodels import (
     AcceptanceTrace,
     Case,
     CycleCost,
-    DraftCost,
-    Footprint,
     Plan,
     chain_cycles,
     plan_family,
@@ -34,7 +32,6 @@ from hwmodels import (
 )
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, cycle_times
 from hwmodels.numerics.fast_compile import jit_fast_compile
-from hwmodels.speculation.draft_cost import held_with_draft
 from hwmodels.speculation.verification_length import (
     Decision,
     best_schedule,
@@ -107,20 +104,17 @@ class GrowthTimes(NamedTuple):
     errors: CycleTimes
 
 
-def price_growths(
-    pricing: Case, growths: Sequence[NestedTrees], *, footprint: Footprint, contexts: tuple[int, ...], draft: DraftCost
-) -> list[GrowthTimes]:
+def price_growths(case: Case, growths: Sequence[NestedTrees], *, contexts: tuple[int, ...]) -> list[GrowthTimes]:
     """Price the first 1, 2, ... nodes of growing trees at every context.
 
     Args:
-        footprint: read by draft and verification; of a draft network, its own widths stand under the draft's.
         contexts: cached tokens; the workload's own is not used.
     """
     parents = [growth.parent[:count] for growth in growths for count in range(1, growth.parent.size + 1)]
     sizes = plan_family([tree_plan(parent) for parent in parents])
     # The statement is for readers: it must not compile anew.
-    cost = dataclasses.replace(draft, statement="")
-    priced, held, errors = jax.device_get(_priced(pricing, footprint, cost, jnp.asarray(contexts, jnp.float32), sizes))
+    quiet = case.replace(draft=case.draft.replace(statement=""))
+    priced, held, errors = jax.device_get(_priced(quiet, jnp.asarray(contexts, jnp.float32), sizes))
     plain = priced.baselines
     double = lambda seconds: np.asarray(seconds, np.float64)
     ends = np.cumsum([growth.parent.size for growth in growths])
@@ -134,7 +128,7 @@ def price_growths(
             ar_bf16_s=double(plain.bf16.cost.total_s),
             ar_stored_s=double(plain.stored.cost.total_s),
             engine_s=double(engine_s),
-            fits=double(held) <= capacity_bytes(pricing.device),
+            fits=double(held) <= capacity_bytes(case.device),
             errors=err,
         )
 
@@ -153,27 +147,18 @@ def cycle_times_of(times: GrowthTimes, *, context: int, size: int, scatter: floa
 
 
 @jit_fast_compile
-def _priced(
-    pricing: Case, footprint: Footprint, draft: DraftCost, contexts: Float[Array, " context"], sizes: Plan
-) -> tuple[CycleCost, Array, CycleTimes]:
+def _priced(case: Case, contexts: Float[Array, " context"], sizes: Plan) -> tuple[CycleCost, Array, CycleTimes]:
     """Cost of all cycles, bytes held, and what errs in each cycle."""
-    device, target = pricing.device, pricing.architecture
-    runs = jnp.asarray(sizes.draft_repeats) * draft.passes
+    runs = jnp.asarray(sizes.draft_repeats) * case.draft.passes
 
     def at_context(context: Array) -> tuple[CycleCost, Array, CycleTimes]:
-        parts = {
-            "footprint": footprint,
-            "draft_cost": draft,
-            "workload": dataclasses.replace(pricing.workload, context_tokens=context),
-        }
-        case = dataclasses.replace(pricing, footprint=footprint, draft=draft, workload=parts["workload"])
-        priced = price(case, sizes)
+        at = case.replace(workload=case.workload.replace(context_tokens=context))
+        priced = price(at, sizes)
         plain: dict[str, Any] = {"bf16": priced.baselines.bf16, "stored": priced.baselines.stored}
         of_size = lambda often, verify, engine_s: cycle_times(
-            device, **plain, cycle=[*priced.draft_runs(often), (1.0, verify)], engine_s=engine_s
+            case.device, **plain, cycle=[*priced.draft_runs(often), (1.0, verify)], engine_s=engine_s
         )
-        errors = jax.vmap(of_size)(runs, priced.verify, priced.engine_s)
-        return priced, held_with_draft(target, **parts, group=device.group), errors
+        return priced, at.held_bytes, jax.vmap(of_size)(runs, priced.verify, priced.engine_s)
 
     return jax.vmap(at_context)(contexts)
 
@@ -435,9 +420,9 @@ def _of_device(stages: TreeStages, device: str, curve: AATBySize, of_chains: AAT
     config, work = stages.config, stages.work
     kinds = work.setup.config.matrix_kinds
     priced = stages.cost_on(device)
-    options: dict[str, Any] = {"footprint": stages.widths, "contexts": stages.contexts, "draft": priced}
-    times, chain_times = price_growths(work.pricings[device], [stages.growth, stages.chains], **options)
-    scatter = engine_scatter(config.engine, kind_of_draft(priced), device=work.pricings[device].device)
+    case = dataclasses.replace(work.pricings[device], footprint=stages.widths, draft=priced)
+    times, chain_times = price_growths(case, [stages.growth, stages.chains], contexts=stages.contexts)
+    scatter = engine_scatter(config.engine, kind_of_draft(priced), device=case.device)
     traced = config.acceptance_trace is not None
     about: dict[str, Any] = {"scatter": scatter, "status": "input" if traced else "measured"}
     rows = beside_chains(

@@ -89,15 +89,19 @@ def of_evaluate(pricing):
     return found["cycle"].total_s.known, found["cycle"].ar_stored_s.known, times
 
 
+def with_widths(pricing):
+    return pricing.replace(footprint=uniform(*WIDTHS), draft=DraftCost())
+
+
 def of_tree(pricing):
     chain = NestedTrees(np.arange(LENGTH) - 1, np.zeros(LENGTH, int))
-    (times,) = price_growths(pricing, [chain], footprint=uniform(*WIDTHS), contexts=(int(CONTEXT),), draft=DraftCost())
+    (times,) = price_growths(with_widths(pricing), [chain], contexts=(int(CONTEXT),))
     cycle_s = times.verify_s[0, -1] + times.draft_s[0, -1] + times.engine_s[0, -1]
     return cycle_s, times.ar_stored_s[0], cycle_times_of(times, context=0, size=LENGTH - 1, scatter=np.float32(SCATTER))
 
 
 def of_compare(pricing):
-    prices = price_chains(pricing, uniform(*WIDTHS), DraftCost(), LENGTH)
+    prices = price_chains(with_widths(pricing), LENGTH)
     return prices.cycle_s[LENGTH], prices.cycle_s[0], prices.times(LENGTH, SCATTER)
 
 

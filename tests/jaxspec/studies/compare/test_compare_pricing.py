@@ -55,7 +55,7 @@ def test_a_device_with_measured_kernels_prices_the_step_with_them():
     found = contested(config, "a100-sxm-80gb", "smoothquant-w8", "smoothquant-w8a8")
     step_s = {name: each.cycle_s.known for name, each in found.items()}
     asked = resolve_pricing(dataclasses.replace(config, weight_format="sq"), "a100-sxm-80gb", NETWORK)
-    prices = price_chains(asked, fitted_footprint("smoothquant-w8a8"), DraftCost(), 1)
+    prices = price_chains(asked.replace(footprint=fitted_footprint("smoothquant-w8a8"), draft=DraftCost()), 1)
     assert step_s["smoothquant-w8a8"] == prices.cycle_s[0]
     assert not np.isclose(step_s["smoothquant-w8a8"], step_s["smoothquant-w8"], rtol=1e-3)
     # The baseline multiplies in 16 bits on both.

@@ -42,7 +42,7 @@ def test_times_are_those_of_one_tree_after_the_other(name):
         "lookup": NGramDraft(256).cost(TARGET, pricing.architecture, "a network"),
     }[name]
     contexts = (33, 5000)
-    (times,) = price_growths(pricing, [growth], footprint=bits, contexts=contexts, draft=draft)
+    (times,) = price_growths(pricing.replace(footprint=bits, draft=draft), [growth], contexts=contexts)
     for i, context in enumerate(contexts):
         workload = pricing.workload.replace(context_tokens=float(context))
         case = Case(pricing.device, pricing.architecture, workload, bits, draft)
@@ -100,7 +100,7 @@ def test_a_scheme_that_changes_the_target_counts_beside_another_draft():
 
 def test_cycles_of_a_tree_have_all_their_steps():
     bits, draft = uniform_footprint(11.0), DraftCost()
-    (times,) = price_growths(PRICING, [GROWTH], footprint=bits, contexts=(33, 5000), draft=draft)
+    (times,) = price_growths(PRICING.replace(footprint=bits, draft=draft), [GROWTH], contexts=(33, 5000))
     for size in (0, 5):
         one = cycle_times_of(times, context=1, size=size, scatter=0.1)
         step_s = one.part_s.sum(axis=1)
@@ -111,13 +111,11 @@ def test_cycles_of_a_tree_have_all_their_steps():
 
 
 def test_trees_that_are_priced_together_cost_what_each_costs():
-    growths, options = (
-        (GROWTH, NestedTrees(np.arange(3) - 1, np.zeros(3, int))),
-        {"contexts": (33, 5000), "draft": DraftCost()},
-    )
-    together = price_growths(PRICING, growths, footprint=uniform_footprint(11.0), **options)
+    growths = (GROWTH, NestedTrees(np.arange(3) - 1, np.zeros(3, int)))
+    case = PRICING.replace(footprint=uniform_footprint(11.0), draft=DraftCost())
+    together = price_growths(case, growths, contexts=(33, 5000))
     for found, growth in zip(together, growths, strict=True):
-        (alone,) = price_growths(PRICING, [growth], footprint=uniform_footprint(11.0), **options)
+        (alone,) = price_growths(case, [growth], contexts=(33, 5000))
         for name in ("verify_s", "draft_s", "engine_s", "ar_bf16_s", "ar_stored_s", "fits"):
             np.testing.assert_allclose(getattr(found, name), getattr(alone, name), rtol=1e-6, err_msg=name)
         cycles = [cycle_times_of(one, context=1, size=growth.parent.size - 1, scatter=0.0) for one in (found, alone)]

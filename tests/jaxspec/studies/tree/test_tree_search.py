@@ -163,9 +163,8 @@ def test_the_best_chain_is_that_of_another_way_to_price_chains(finished, run):
         pricing = run.work.pricings[entry["device"]]
         for row in entry["contexts"]:
             load = pricing.workload.replace(context_tokens=float(row["context_tokens"]))
-            priced = price_chains(
-                pricing.replace(workload=load), run.widths, run.cost_on(entry["device"]), len(lengths)
-            )
+            case = pricing.replace(workload=load, footprint=run.widths, draft=run.cost_on(entry["device"]))
+            priced = price_chains(case, len(lengths))
             speed, found = tokens / priced.cycle_s[1:], row["decision"]["best_chain"]
             assert found["tokens_per_s"] == pytest.approx(speed.max(), rel=1e-5)
             assert found["verification_length"] == np.argmax(speed) + 2

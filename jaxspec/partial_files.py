@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import hashlib
 import itertools
 import json
@@ -19,6 +20,7 @@ import re
 import secrets
 import stat
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -37,6 +39,7 @@ __all__ = [
     "part_of",
     "plain",
     "read_json",
+    "read_toml_beside",
     "remove_leftovers",
     "sync_folder",
     "to_json",
@@ -267,6 +270,12 @@ def read_json(path: str | Path) -> Any:
         OSError: it cannot be read. ValueError: it is not UTF-8, not JSON, or nested deeper than Python goes.
     """
     return parse_json(Path(path).read_text(encoding="utf-8"))
+
+
+@functools.cache
+def read_toml_beside(module: str, name: str) -> dict[str, Any]:
+    """What a file of TOML beside a module of this package holds. Args: module: its `__file__`."""
+    return tomllib.loads(Path(module).with_name(name).read_text(encoding="utf-8"))
 
 
 def parse_json(text: str) -> Any:

@@ -82,6 +82,15 @@ class Case:
         """Hold the target to what a draft head need not have. Raises ValueError: a network without layers."""
         check_number("Case.architecture.num_layers", self.architecture.num_layers, AMOUNT)
 
+    def at(self, **load: Leaf) -> Case:
+        """The case with other numbers of the workload, by name."""
+        return dataclasses.replace(self, workload=dataclasses.replace(self.workload, **load))
+
+    @property
+    def unstated(self) -> Case:
+        """The case without the draft's statement, which is for readers and would compile anew."""
+        return dataclasses.replace(self, draft=dataclasses.replace(self.draft, statement=""))
+
     @property
     def held_bytes(self) -> Float[Array, "*b"]:
         """Bytes of weights and KV of the target as they are stored, and of a draft's own, on the fullest device."""

@@ -12,7 +12,7 @@ from jaxspec.output_places import check_file_place
 from jaxspec.settings.base import Settings, Unused
 from jaxspec.settings.coercion import shown
 from jaxspec.settings.fields import setting
-from jaxspec.studies.study import Out, Study, help_beside
+from jaxspec.studies.study import Out, Study
 
 #: Formats in which matrices may be held, with their bits.
 FORMATS = {"float32": 32.0, "bfloat16": 16.0, "float16": 16.0}
@@ -72,9 +72,6 @@ EXAMPLE = Path(__file__).with_name("example.csv").read_text(encoding="utf-8")
 CALIBRATE = Study(
     name="calibrate",
     config=CalibrateConfig,
-    help=help_beside(__file__),
-    run="jaxspec.host.run:calibrate",
-    present="jaxspec.host.view:shown",
     figures="jaxspec.host.view:figures",
     announce=lambda config: (
         "this machine, through JAX" if config.measurements is None else f"times of {config.measurements}"

@@ -25,7 +25,6 @@ from jaxspec.output_places import check_file_place
 from jaxspec.partial_files import write_text
 from jaxspec.report.assumptions import device_facts
 from jaxspec.results import Quantity, calibrated, given, measured
-from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.execute import Outputs, execute_run
 from jaxspec.runs.progress import Reporter
@@ -456,10 +455,7 @@ def _statement(measurements: Measured) -> str:
 def _facts(path: Path) -> dict[str, Any]:
     """What a report says of the device, read back from its file: the file is then known to be one."""
     facts = device_facts(str(path))
-    return {
-        "assumptions": facts["assumptions"],
-        "device_data": {name: PricedNumber(**number) for name, number in facts["device_data"].items()},
-    }
+    return {name: facts[name] for name in ("assumptions", "device_data")}
 
 
 def _seen(noise: Any) -> SeenNoise:

@@ -83,7 +83,7 @@ def device_facts(name: str, kernels: Any = None, parallelism: ParallelSettings |
         kernels: settings with `engine` and `weight_format`, perhaps with the place of decoders; the device's own unless given.
         parallelism: of a network among several devices; one alone unless given.
     Returns:
-        device_title; device_data: field -> value, source, status; assumptions: sentences.
+        device_title; device_data: field -> number; assumptions: sentences.
     """
     chosen = {}
     if kernels is not None:
@@ -98,15 +98,15 @@ def device_facts(name: str, kernels: Any = None, parallelism: ParallelSettings |
         together = parallelism_text(entry, used, name)
         entry = catalog.grouped(entry, used, name)
     data = {
-        field: {"value": float(value), "source": source, "status": number_status(source)}
+        field: PricedNumber(value=float(value), source=source, status=number_status(source))
         for field, source in entry.sources.items()
         if (value := _number(entry, field)) is not None
     }
     return {"device_title": entry.title, "device_data": data, "assumptions": [*device_assumptions(entry), *together]}
 
 
-def architecture_data(name: str, architecture: Architecture) -> dict[str, dict[str, Any]]:
-    """The numbers of a priced architecture: field -> value, source, status.
+def architecture_data(name: str, architecture: Architecture) -> dict[str, PricedNumber]:
+    """The numbers of a priced architecture, by field.
 
     Args:
         name: of the catalog, "own", or the path of a Hugging Face config.json.
@@ -115,11 +115,11 @@ def architecture_data(name: str, architecture: Architecture) -> dict[str, dict[s
     sources = catalog.architecture_sources(name) if known else {}
     other = "the network that ran" if name == "own" else f"{name}, or a default"
     return {
-        field: {
-            "value": float(getattr(architecture, field)),
-            "source": sources.get(field, "default" if sources else other),
-            "status": number_status(sources.get(field, "")),
-        }
+        field: PricedNumber(
+            value=float(getattr(architecture, field)),
+            source=sources.get(field, "default" if sources else other),
+            status=number_status(sources.get(field, "")),
+        )
         for field in leaf_names(architecture)
     }
 
@@ -137,15 +137,8 @@ def priced_facts(
         device, kernels, parallelism: see `device_facts`.
         name: of the architecture, see `architecture_data`.
     """
-    records = lambda data: {field: PricedNumber(**number) for field, number in data.items()}
-    facts = device_facts(device, kernels, parallelism)
-    facts["device_data"] = records(facts["device_data"])
-    return {
-        "architecture": name,
-        "architecture_data": records(architecture_data(name, architecture)),
-        "device": device,
-        **facts,
-    }
+    own = {"architecture": name, "architecture_data": architecture_data(name, architecture)}
+    return own | {"device": device} | device_facts(device, kernels, parallelism)
 
 
 def number_status(source: str) -> str:
@@ -372,7 +365,7 @@ def device_data(result: MeasuredResult | PricedResult) -> list[DeviceNumber]:
     """The device's numbers: the result's own, else those of the catalog; empty for a device that neither knows."""
     given = getattr(result, "device_data", None)
     if given is None:
-        given = {name: PricedNumber(**number) for name, number in _catalog(result, "device_data", {}).items()}
+        given = _catalog(result, "device_data", {})
     return [
         DeviceNumber(
             field,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
@@ -116,12 +117,17 @@ _UNITS = {"": 1.0, "milli": MILLI, "giga": GIGA}
 
 
 def _writer(name: str) -> int | Callable[[float], str]:
-    """A way to write a number, as files of columns name it: digits behind the point, unit and digits ("milli:3"), or words."""
-    unit, colon, digits = name.partition(":")
-    if colon:
-        return lambda value: fixed_or_small(value / _UNITS[unit], int(digits))
+    """A way to write a number, as files of columns name it.
+
+    Args:
+        name: digits behind the point; "milli.2": in a unit; "milli:2": the same, more digits for small numbers; or words.
+    """
     known = {"": str, "times": times, "times3": lambda value: times(value, 3), "three_digits": three_digits}
-    return int(name) if name.isdigit() else known[name]
+    if name in known:
+        return known[name]
+    unit, mark, digits = re.fullmatch(r"(\w*?)([.:]?)(\d+)", name).groups()  # pyright: ignore[reportOptionalMemberAccess]
+    write = fixed_or_small if mark == ":" else fixed
+    return lambda value: write(value / _UNITS[unit], int(digits))
 
 
 def read_columns(path: Path, table: str = "", **functions: Mapping[str, Callable[..., Any]]) -> tuple[Column[Any], ...]:

@@ -15,6 +15,7 @@ from matplotlib.ticker import FuncFormatter
 
 from hwmodels.numerics.units import MICRO, MILLI, TERA
 from hwmodels.step.step_cost import STEP_PARTS
+from jaxspec.partial_files import read_toml_beside
 from jaxspec.report.assumptions import device_data
 from jaxspec.report.columns import (
     BRACKETS,
@@ -27,15 +28,8 @@ from jaxspec.report.columns import (
     terminal_columns,
 )
 from jaxspec.report.figure_style import (
-    BLUE,
-    GREEN,
     INK,
-    ORANGE,
     PAPER,
-    PURPLE,
-    SKY,
-    VERMILLION,
-    YELLOW,
     colour_of,
     legend_below,
     new_axes,
@@ -271,9 +265,7 @@ def category_table(result: ConfigurationsResult) -> Table | None:
 def summary_table(results: Sequence[ConfigurationsResult]) -> Table:
     """One row per device: what tuning gains there."""
     table = Table("All devices", "predicted: all numbers; each ratio's interval stands under it")
-    table.add_column("device")
-    for heading in ("tuned vs\nbf16 AR", "tuned vs\nstored AR", "tuned vs\ngrid", "tuned vs\ndefault"):
-        table.add_column(heading, justify="right")
+    table.add_columns("device", "tuned vs\nbf16 AR", "tuned vs\nstored AR", "tuned vs\ngrid", "tuned vs\ndefault")
     table.add_column("draft\nthat pays")
     for result in results:
         answer, tuned = verdict(result), result.configurations.get("tuned", Configuration())
@@ -306,30 +298,8 @@ def _caption(result: ConfigurationsResult) -> str:
     return "\n".join([*lines, *(f"{BRACKETS}{words}" for words in held), provenance(result)])
 
 
-#: Neighbours differ in lightness as well as in hue; attention projections are blue, the feed-forward network warm.
-OPERATOR_COLOURS = {
-    "embed": "#6e6e6e",
-    "qkv": BLUE,
-    "latent": SKY,
-    "attention": GREEN,
-    "linear_attention": "#00483a",
-    "o": "#9ed2f0",
-    "gate_up": VERMILLION,
-    "down": YELLOW,
-    "router": "#1d4f78",
-    "expert_gate_up": ORANGE,
-    "expert_down": "#f6d9a8",
-    "shared_gate_up": "#8c3b00",
-    "shared_down": "#c9a227",
-    "norm": "#9b9b9b",
-    "lm_head": PURPLE,
-    "all_reduce": "#3b3b3b",
-    "all_gather": "#b7b7b7",
-    "reduce_scatter": "#525252",
-    "all_to_all": "#d4a0c0",
-    "send": "#dcdcdc",
-    "kv_encoding": "#7a4a2b",
-}
+#: Of operators in a step.
+OPERATOR_COLOURS: dict[str, str] = read_toml_beside(__file__, "colours.toml")["operators"]
 
 
 _OTHER = "#404040"
@@ -448,8 +418,7 @@ def roofline_figure(result: ConfigurationsResult) -> Figure | None:
     axes.xaxis.set_major_formatter(plain)
     axes.yaxis.set_major_formatter(plain)
     axes.grid(True, which="major")
-    axes.set_xlabel("arithmetic intensity (FLOP per byte, predicted)")
-    axes.set_ylabel("rate (TFLOP/s, predicted)")
+    axes.set(xlabel="arithmetic intensity (FLOP per byte, predicted)", ylabel="rate (TFLOP/s, predicted)")
     of_memory, of_arithmetic = (
         "calibrated" if statuses.get(efficiency) == "calibrated" else "input"
         for efficiency in ("memory.efficiency", "compute_efficiency")
@@ -537,8 +506,7 @@ def tokens_figure(result: ConfigurationsResult) -> Figure | None:
     axes.set_xticks(range(len(rows)), labels)
     axes.set_xlim(-0.6, len(rows) - 0.4)
     axes.margins(y=0.12)
-    axes.set_xlabel("configuration")
-    axes.set_ylabel("tokens per cycle (tokens)")
+    axes.set(xlabel="configuration", ylabel="tokens per cycle (tokens)")
     handles = [
         Line2D([], [], **_PREDICTED, markeredgecolor=INK, label=f"expected from the acceptance ({predicted_status})"),
         Line2D([], [], **_COUNTED, color=INK, label=f"counted in decoding ({counted_status}); {_BARS}"),

@@ -75,34 +75,9 @@ _TITLE_INCHES, _LINE_INCHES = 0.34, 0.19
 _LINE_CHARACTERS = 118
 
 
-STYLE: dict[Any, Any] = {
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 10.0,
-    "axes.edgecolor": INK,
-    "axes.facecolor": "none",
-    "axes.labelcolor": INK,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlecolor": INK,
-    "figure.dpi": 100.0,
-    "figure.edgecolor": PAPER,
-    "figure.facecolor": PAPER,
-    "grid.alpha": 0.18,
-    "grid.color": INK,
-    "grid.linewidth": 0.6,
-    "legend.edgecolor": "none",
-    "legend.facecolor": "none",
-    "legend.fontsize": 9.0,
-    "legend.frameon": False,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    # Text as outlines: a figure looks the same wherever it is opened.
-    "svg.fonttype": "path",
-    # Fixed, so that the same result gives the same file.
-    "svg.hashsalt": "jaxspec",
-}
+STYLE: dict[Any, Any] = dict(
+    matplotlib.rc_params_from_file(Path(__file__).with_name("figures.mplstyle"), use_default_template=False)
+)
 
 
 P = ParamSpec("P")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.resources
-import os
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import jinja2
 from markupsafe import Markup, escape
 
-from jaxspec.partial_files import write_text
+from jaxspec.partial_files import read_toml_beside, write_text
 from jaxspec.report.assumptions import assumptions, device_rows
 from jaxspec.report.columns import Grid
 from jaxspec.report.formatting import (
@@ -161,9 +159,9 @@ class Page:
     captions: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> Page:
-        """The page whose words are in a TOML file."""
-        words: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    def read(cls, module: str) -> Page:
+        """The page whose words are in `page.toml` beside a module."""
+        words = dict(read_toml_beside(module, "page.toml"))
         for name in {"summary", "assumptions"} & words.keys():
             words[name] = tuple(words[name])
         return cls(**words)
@@ -202,7 +200,7 @@ def page_writer(module: str, section: Callable[[Any], Section]) -> Callable[[Any
         module: beside which the page's words are, in `page.toml`.
         section: of a result.
     """
-    page = Page.read(Path(module).with_name("page.toml"))
+    page = Page.read(module)
     return lambda results, out_dir: write_page(
         page, list(map(section, results if isinstance(results, list) else [results])), out_dir
     )

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from hwmodels.numerics.units import MILLI
-from jaxspec.report.columns import Column, Grid, fill
+from jaxspec.report.columns import Column, Grid, fill, read_columns
 from jaxspec.report.figure_style import INK, PAPER, colour_of, legend_below, limits_from_zero, new_axes, styled
 from jaxspec.report.formatting import CONFIGURATIONS, NOT_KNOWN, fixed, in_order
 from jaxspec.report.terminal import Table
 from jaxspec.results.network_results import (
     LOST_IN_NOISE,
     ClockedWay,
-    Ends,
     MeasuredResult,
-    PredictedClock,
     Repeated,
     Stopwatch,
 )
@@ -31,49 +30,32 @@ _LOST = f"{NOT_KNOWN}: {LOST_IN_NOISE}"
 _FEWEST_REPEATS = 3
 
 
-def _repeated(
-    title: str, heading: str, meaning: str, read: Callable[[ClockedWay], Repeated], scale: float, digits: int
-) -> Column[ClockedWay]:
+def _repeated(name: str, scale: float, digits: int) -> Callable[[ClockedWay], str]:
+    """The words of a number that was timed several times: its median and what holds 90 % of the repeats."""
+
     def words(way: ClockedWay) -> str:
-        repeated = read(way)
+        repeated: Repeated = getattr(way, name)
         parts = [repeated.median.number, repeated.low.number, repeated.high.number]
         middle, low, high = (fixed(None if part is None else part / scale, digits) for part in parts)
         return NOT_KNOWN if middle == NOT_KNOWN else f"{middle} ({low} to {high})"
 
-    return Column(
-        heading, meaning, lambda way: read(way).median, lambda value: f"{value:g}", words=words, page_title=title
-    )
+    return words
 
 
-def _foretold(title: str, heading: str, name: str, scale: float, digits: int) -> Column[ClockedWay]:
-    def ends(way: ClockedWay) -> Ends | None:
-        intervals = None if way.predicted is None else way.predicted.intervals
-        return None if intervals is None else getattr(intervals, name)
-
-    return Column(
-        heading,
-        "for this machine",
-        lambda way: getattr(way.predicted or PredictedClock(), name),
-        lambda value: fixed(value / scale, digits),
-        interval=ends,
-        optional=True,
-        page_title=title,
-    )
-
+#: Numbers that are timed -> unit and digits.
+_TIMED = {
+    "tokens_per_s": (1.0, 0),
+    "speedup": (1.0, 2),
+    "cycle_s": (MILLI, 2),
+    "draft_step_s": (MILLI, 3),
+    "verify_s": (MILLI, 2),
+}
 
 #: Numbers of each way, in order.
-_COLUMNS = (
-    Column[ClockedWay]("tokens\nper\ncycle", "of each sequence", "tokens_per_cycle", 2),
-    _repeated("tokens/s", "tokens/s", "of all sequences together", lambda way: way.tokens_per_s, 1.0, 0),
-    _foretold("tokens/s, predicted", "tokens/s\npredicted", "tokens_per_s", 1.0, 0),
-    _repeated("speedup", "speedup", "over decoding without speculation", lambda way: way.speedup, 1.0, 2),
-    _foretold("speedup, predicted", "speedup\npredicted", "speedup", 1.0, 2),
-    _repeated("cycle, ms", "cycle\nms", "of a batch", lambda way: way.cycle_s, MILLI, 2),
-    _foretold("cycle, predicted, ms", "cycle\npredicted\nms", "cycle_s", MILLI, 2),
-    _repeated("draft step, ms", "draft step\nms", "its share of the cycle", lambda way: way.draft_step_s, MILLI, 3),
-    _foretold("draft step, predicted, ms", "draft step\npredicted\nms", "draft_step_s", MILLI, 3),
-    _repeated("verification, ms", "verify\nms", "and what else a cycle does", lambda way: way.verify_s, MILLI, 2),
-    _foretold("verification, predicted, ms", "verify\npredicted\nms", "verify_s", MILLI, 2),
+_COLUMNS: tuple[Column[ClockedWay], ...] = read_columns(
+    Path(__file__).with_name("stopwatch.csv"),
+    words={name: _repeated(name, *how) for name, how in _TIMED.items()},
+    read={name: lambda way, name=name: getattr(way, name).median for name in _TIMED},
 )
 
 
@@ -156,7 +138,6 @@ def stopwatch_figure(result: MeasuredResult) -> Figure | None:
     axes.set_xticks(range(len(shown)), list(shown))
     axes.set_xlim(-0.6, len(shown) - 0.4)
     axes.set_ylim(*limits_from_zero(tops))
-    axes.set_xlabel("way to decode")
-    axes.set_ylabel("speedup over no speculation")
+    axes.set(xlabel="way to decode", ylabel="speedup over no speculation")
     legend_below(figure, axes)
     return figure

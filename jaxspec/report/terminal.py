@@ -171,6 +171,12 @@ class Table:
         """Add a column; the first one stands again in every part of a divided table."""
         self.columns.append(Column(printable(heading), justify))
 
+    def add_columns(self, first: str, *numbers: str) -> None:
+        """Add a column of names, and columns of numbers behind it."""
+        self.add_column(first)
+        for heading in numbers:
+            self.add_column(heading, justify="right")
+
     def add_row(self, *cells: str | Text, style: str | None = None) -> None:
         """Add a row with a cell for each column; those that are left out are empty.
 

@@ -34,6 +34,7 @@ __all__ = [
     "measured",
     "one_word",
     "predicted",
+    "quantities",
     "quantity_field",
     "rest_table",
     "significant",
@@ -111,6 +112,13 @@ def calibrated(value: V | None) -> Quantity[V]:
 def given(value: V | None) -> Quantity[V]:
     """A number that a user, a paper or a data sheet gave."""
     return Quantity(value, "input")
+
+
+def quantities(
+    status: Callable[[Any], Quantity[Any]], source: Any, *names: str, of: Callable[[Any], Any] = lambda value: value
+) -> dict[str, Any]:
+    """Attributes of an object as numbers of one status, by name. Args: of: from an attribute to its number."""
+    return {name: status(of(getattr(source, name))) for name in names}
 
 
 def finite(value: Any) -> float | None:

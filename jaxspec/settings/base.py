@@ -88,7 +88,7 @@ class Settings:
         """Args: stated_beside: a module, with help and limits of the fields in `settings.toml` beside it; "": there is none."""
         super().__init_subclass__(**keywords)
         if stated_beside:
-            state(cls, Path(stated_beside).with_name("settings.toml"))
+            state(cls, stated_beside)
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         """With all fields, those of registered members too."""

@@ -7,11 +7,10 @@ schemes, which need no text for their target, are in `jaxspec.settings.schemes`.
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal
 
+from jaxspec.partial_files import read_toml_beside
 from jaxspec.settings.schemes import OWN_SCHEMES, SchemeFacts, names_that
 
 __all__ = [
@@ -176,8 +175,7 @@ def _own(name: str, entry: dict[str, Any]) -> CompressionFacts:
 
 #: Every fitted compression by the name that users give.
 COMPRESSIONS: dict[str, CompressionFacts] = {
-    name: _own(name, entry)
-    for name, entry in tomllib.loads(Path(__file__).with_name("compressions.toml").read_text(encoding="utf-8")).items()
+    name: _own(name, entry) for name, entry in read_toml_beside(__file__, "compressions.toml").items()
 }
 
 

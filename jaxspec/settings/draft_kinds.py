@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from jaxspec.errors import InputError, hint
-from jaxspec.partial_files import CONTAINER_SUFFIX, GGUF_SUFFIX
+from jaxspec.partial_files import CONTAINER_SUFFIX, GGUF_SUFFIX, read_toml_beside
 from jaxspec.registries import Registry
 from jaxspec.settings.base import Settings, Unused
 from jaxspec.settings.catalog_names import PRETRAINED
@@ -181,58 +181,18 @@ class DraftKind:
 #: Name of the target's compressed copy.
 SELF = "self"
 
-#: Our own kinds, in the order of the help.
-_ALL = (
-    DraftKind("self_draft:self_draft", (SELF,), calibrated=True),
-    DraftKind("ngram_draft:ngram_draft", ("ngram",)),
-    DraftKind("lookahead_draft:lookahead_draft", ("lookahead",), check="lookahead_draft:check_lookahead"),
-    DraftKind("quantized_draft:quantized_draft", ("q4",), stored_as="q4_0"),
-    DraftKind(
-        "head_draft:load_head_draft",
-        ("embedded-head",),
-        check="head_draft:check_head_draft",
-        directory="head",
-        model_type="jaxspec_draft_head",
-        takes_in=0,
-    ),
-    DraftKind("head_draft:own_head_draft", ("mtp",), check="head_draft:check_head_draft", takes_in=0),
-    DraftKind(
-        "medusa_draft:medusa_draft",
-        (),
-        check="medusa_draft:check_medusa",
-        directory="set of Medusa heads",
-        model_type="medusa",
-        takes_in=0,
-    ),
-    DraftKind("medusa_draft:medusa_draft", ("medusa",), check="medusa_draft:check_medusa", takes_in=0),
-    DraftKind("layer_skip_draft:layer_skip_draft", ("layer-skip",), search="layer_skip_draft:search_layer_skip"),
-    DraftKind(
-        "sparse_kv_draft:sparse_kv_draft",
-        ("sparse-kv-50", "sparse-kv-25", "sparse-kv-10"),
-        check="sparse_kv_draft:check_sparse_kv",
-    ),
-    DraftKind(
-        "network_draft:load_network_draft",
-        ("embedded-small",),
-        check="network_draft:check_network_draft",
-        directory="network",
-        takes_in=1,  # the old root too
-    ),
-    DraftKind(
-        "container_draft:load_container_draft",
-        (),
-        check="container_draft:check_container_draft",
-        suffix=CONTAINER_SUFFIX,
-        footprint="container_draft:container_footprint",
-        knobs="container_draft:container_knobs",
-    ),
-)
+
+def _own(*, names: list[str], **facts: Any) -> DraftKind:
+    """A kind of `draft_kinds.toml`."""
+    places: dict[str, Any] = {part: f"jaxspec.speculate.drafts.{facts[part]}" for part in _PLACE_KEYS if part in facts}
+    return DraftKind(names=tuple(names), **facts | places)
 
 
-def _in_drafts(kind: DraftKind) -> DraftKind:
-    """The kind with whole names of modules."""
-    places = {part: getattr(kind, part) for part in ("place", "check", "footprint", "knobs", "search")}
-    return dataclasses.replace(kind, **{part: f"jaxspec.speculate.drafts.{at}" for part, at in places.items() if at})
+#: Keys that name functions.
+_PLACE_KEYS = ("place", "check", "footprint", "knobs", "search")
+
+#: Our own kinds, by their first name, what a file of one ends with, or what a directory of one holds.
+_ALL = {name: _own(**facts) for name, facts in read_toml_beside(__file__, "draft_kinds.toml").items()}
 
 
 def _accept(name: str, given: Any) -> DraftKind:
@@ -251,12 +211,8 @@ def _accept(name: str, given: Any) -> DraftKind:
     return kind
 
 
-#: All kinds, by their first name, what a file of one ends with, or what a directory of one holds.
-DRAFT_KINDS: Registry[DraftKind] = Registry(
-    "draft",
-    {next(filter(None, (*kind.names, kind.suffix, kind.directory))): _in_drafts(kind) for kind in _ALL},
-    _accept,
-)
+#: All kinds; those of users by their name.
+DRAFT_KINDS: Registry[DraftKind] = Registry("draft", _ALL, _accept)
 
 
 def draft_names() -> tuple[str, ...]:
@@ -264,7 +220,7 @@ def draft_names() -> tuple[str, ...]:
     return tuple(name for kind in DRAFT_KINDS.values() for name in kind.names)
 
 
-_DIRECTORIES = " or ".join(kind.directory for kind in reversed(_ALL) if kind.directory)
+_DIRECTORIES = " or ".join(kind.directory for kind in reversed(_ALL.values()) if kind.directory)
 
 _PLACES = f"a directory of a {_DIRECTORIES}, a GGUF file, or a container ({CONTAINER_SUFFIX}), whose draft is read"
 

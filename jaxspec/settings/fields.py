@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import tomllib
 import typing
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
+
+from jaxspec.partial_files import read_toml_beside
 
 __all__ = [
     "Among",
@@ -141,20 +141,15 @@ def same_as(kind: type, name: str, help: str | None = None, **other: Any) -> Any
     return dataclasses.field(default=default, metadata={_KEY: base._replace(help=help or base.help, **other)})
 
 
-@functools.cache
-def _stated(file: Path) -> dict[str, dict[str, Any]]:
-    return tomllib.loads(file.read_text(encoding="utf-8"))
-
-
-def state(kind: type, file: Path) -> None:
+def state(kind: type, module: str) -> None:
     """Give fields of a class, before it is a dataclass, the parts of `Setting` that a TOML file has for them.
 
     Args:
-        file: has a table for each field, `[Class.field]`.
+        module: beside which `settings.toml` has a table for each field, `[Class.field]`.
     Raises:
         KeyError: it names a field that the class does not have.
     """
-    for name, parts in _stated(file).get(kind.__name__, {}).items():
+    for name, parts in read_toml_beside(module, "settings.toml").get(kind.__name__, {}).items():
         field = vars(kind)[name]
         field.metadata = {_KEY: setting_of(field)._replace(**parts)}
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any, Literal
+
+from jaxspec.partial_files import read_toml_beside
 
 __all__ = [
     "CUT_AND_PRUNE",
     "EXPERT_POOL",
     "HEAD_KNOBS",
+    "KNOB_GROUPS",
     "MANTISSA_BITS",
     "MAX_DRAFT_LENGTH",
     "SLICE_BITS",
@@ -73,79 +77,22 @@ class KnobSpec:
         return dataclasses.replace(self, high=self.high + more, grid=grid, cut_of=dtype)
 
 
-#: What a knob is that cuts mantissa bits, in the registry: of a network stored in bfloat16.
-_CUT: dict[str, Any] = {
-    "default": 4.0,
-    "low": 0.0,
-    "high": float(MANTISSA_BITS["bfloat16"]),
-    "whole": True,
-    "cut_of": "bfloat16",
+def _own(name: str, *, grid: Iterable[float] = (), **facts: Any) -> KnobSpec:
+    """A knob of `knobs.toml`."""
+    return KnobSpec(name, grid=tuple(grid), **facts)
+
+
+#: Groups of our own knobs, as `schemes.toml` calls them.
+KNOB_GROUPS: dict[str, tuple[KnobSpec, ...]] = {
+    group: tuple(_own(name, **facts) for name, facts in knobs.items())
+    for group, knobs in read_toml_beside(__file__, "knobs.toml").items()
 }
 
-#: Cassandra's knobs. The defaults are its "40 %/4 bits" (VI-A): weights 40 % pruned and 4 bits cut, KV cache not pruned and 4
-#: bits cut. The grid is that of VII-B.2. A draft without any weight of a matrix has no use, so pruning ends at 95 %.
-CUT_AND_PRUNE = (
-    KnobSpec(
-        "weight_prune",
-        "Share of each row's weights that the draft does not read.",
-        default=0.4,
-        low=0.0,
-        high=0.95,
-        grid=(0.3, 0.4, 0.5, 0.6),
-    ),
-    KnobSpec(
-        "weight_cut_bits",
-        "Mantissa bits of a weight that the draft does not read.",
-        grid=(0.0, 1.0, 2.0, 3.0, 4.0, 5.0),
-        **_CUT,
-    ),
-    KnobSpec(
-        "kv_prune",
-        "Share of the KV cache that the draft does not read, per token.",
-        default=0.0,
-        low=0.0,
-        high=0.95,
-        per="layer",
-    ),
-    KnobSpec("kv_cut_bits", "Mantissa bits of the KV cache that the draft does not read.", per="layer", **_CUT),
-)
+#: Cassandra's knobs, and the same of the LM head.
+CUT_AND_PRUNE, HEAD_KNOBS = KNOB_GROUPS["cut_and_prune"], KNOB_GROUPS["head"]
 
-#: The same of the LM head, which the paper leaves at 16 bits, so that its grid does not vary them.
-HEAD_KNOBS = (
-    KnobSpec(
-        "head_prune",
-        "Share of each row of the LM head that the draft does not read.",
-        default=0.4,
-        low=0.0,
-        high=0.95,
-        per="head",
-    ),
-    KnobSpec("head_cut_bits", "Mantissa bits of the LM head that the draft does not read.", per="head", **_CUT),
-)
-
-#: The bit axis of ELMoE-3D, whose draft reads 4 bits. Below 2 a slice has a sign alone, above 6 it leaves nothing to save.
-SLICE_BITS = KnobSpec(
-    "slice_bits",
-    "Most significant bits of an 8-bit weight that the draft reads.",
-    default=4.0,
-    low=2.0,
-    high=6.0,
-    whole=True,
-    grid=(2.0, 3.0, 4.0, 5.0, 6.0),
-    reads_less=False,
-)
-
-#: The expert axis: a share that fits any network. A token's own number of experts is the least that a pool can have.
-EXPERT_POOL = KnobSpec(
-    "expert_pool",
-    "Experts of a layer that the draft chooses among: 0 as many as a token uses, 1 all of them; nothing in dense layers.",
-    default=0.5,
-    low=0.0,
-    high=1.0,
-    per="experts",
-    grid=(0.0, 0.25, 0.5, 1.0),
-    reads_less=False,
-)
+#: Bits of a slice, and experts that a draft chooses among.
+(SLICE_BITS,), (EXPERT_POOL,) = KNOB_GROUPS["slice_bits"], KNOB_GROUPS["expert_pool"]
 
 
 #: What becomes of bits that do not fit.

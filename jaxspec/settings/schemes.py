@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import tomllib
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from jaxspec.partial_files import read_toml_beside
 from jaxspec.registries import Registry
 from jaxspec.settings.fields import Among
-from jaxspec.settings.knobs import CUT_AND_PRUNE, EXPERT_POOL, HEAD_KNOBS, SLICE_BITS, KnobSpec, SharedExponents
+from jaxspec.settings.knobs import CUT_AND_PRUNE, KNOB_GROUPS, KnobSpec, SharedExponents
 
 __all__ = [
     "DEFAULT_SCHEME_NAME",
@@ -85,15 +84,6 @@ class SchemeFacts:
         return any(spec.per == "head" for spec in self.knob_specs)
 
 
-#: Groups of knobs, as `schemes.toml` calls them.
-_KNOB_GROUPS: dict[str, tuple[KnobSpec, ...]] = {
-    "cut_and_prune": CUT_AND_PRUNE,
-    "head": HEAD_KNOBS,
-    "slice_bits": (SLICE_BITS,),
-    "expert_pool": (EXPERT_POOL,),
-}
-
-
 def _own(
     name: str, *, place: str, knobs: Iterable[str] = (), shared_exponents: Any = None, **facts: Any
 ) -> SchemeFacts:
@@ -101,17 +91,14 @@ def _own(
     return SchemeFacts(
         name,
         place=f"jaxspec.compress.schemes.{place}",
-        knob_specs=tuple(spec for group in knobs for spec in _KNOB_GROUPS[group]),
+        knob_specs=tuple(spec for group in knobs for spec in KNOB_GROUPS[group]),
         shared_exponents=shared_exponents and SharedExponents(**shared_exponents),
         **facts,
     )
 
 
 #: Our own schemes.
-OWN_SCHEMES = tuple(
-    _own(name, **facts)
-    for name, facts in tomllib.loads(Path(__file__).with_name("schemes.toml").read_text(encoding="utf-8")).items()
-)
+OWN_SCHEMES = tuple(_own(name, **facts) for name, facts in read_toml_beside(__file__, "schemes.toml").items())
 
 #: The knobs of our own schemes by name; schemes that share a name share the knob.
 KNOBS: dict[str, KnobSpec] = {spec.name: spec for facts in OWN_SCHEMES for spec in facts.knob_specs}

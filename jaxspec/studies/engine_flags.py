@@ -99,10 +99,6 @@ class Engine:
     more_files: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-#: One device.
-_ALONE = Parallelism()
-
-
 #: Heads that SGLang drafts with by its EAGLE algorithms, whose steps may follow the batch.
 _ADAPTIVE = ("eagle", "eagle3", "mtp")
 
@@ -111,23 +107,17 @@ _ADAPTIVE = ("eagle", "eagle3", "mtp")
 _ADAPTIVE_FILE = "sglang_adaptive.json"
 
 
-def engines_for(
-    target: str,
-    draft: ServedDraft,
-    draft_length: int,
-    *,
-    tokenizer: bool = True,
-    schedule: Sequence[Range] = (),
-    parallelism: Parallelism = _ALONE,
-    tree: ServedTree | None = None,
-    float32: bool = False,
-    quantized: bool = False,
-    mlx: bool = False,
-) -> list[Engine]:
-    """Settings of all engines that know the kind of draft.
+#: One device.
+_ALONE = Parallelism()
 
-    Args:
+
+@dataclasses.dataclass(frozen=True)
+class Served:
+    """What an engine is to serve.
+
+    Attributes:
         target: path or name of the target's weights.
+        draft: what drafts.
         draft_length: tokens drafted per cycle, >= 1, where an engine drafts as many at every batch.
         tokenizer: whether the target's directory has a tokenizer's files.
         schedule: draft length by batch, for engines that change it; none: `draft_length` everywhere.
@@ -135,23 +125,48 @@ def engines_for(
         tree: drafted in place of a chain by engines that grow trees; None: chains everywhere.
         float32: weights are in float32 and mean what they do there alone; engines round them to 16 bits by themselves.
         quantized: the target's release is, so that no 16-bit type is its own.
+    """
+
+    target: str
+    draft: ServedDraft
+    draft_length: int
+    tokenizer: bool = True
+    schedule: Sequence[Range] = ()
+    parallelism: Parallelism = _ALONE
+    tree: ServedTree | None = None
+    float32: bool = False
+    quantized: bool = False
+
+    @property
+    def lengths(self) -> list[int]:
+        """Of the schedule."""
+        return [each.draft_length for each in self.schedule]
+
+    @property
+    def changes(self) -> bool:
+        """Whether the draft length depends on the batch."""
+        return len(set(self.lengths)) > 1
+
+    @property
+    def dtype(self) -> list[list[str | int]]:
+        """Flag without which vLLM and SGLang round weights in float32 to 16 bits."""
+        return [["--dtype", "float32"]] if self.float32 else []
+
+
+def engines_for(target: str, draft: ServedDraft, draft_length: int, *, mlx: bool = False, **more: Any) -> list[Engine]:
+    """Settings of all engines that know the kind of draft.
+
+    Args:
+        target, draft, draft_length, more: see `Served`.
         mlx: settings of MLX too.
     """
     if draft.kind not in SERVED_DRAFTS:
         return []
-    makers: tuple[Callable[..., Engine | None], ...] = (_transformers, _vllm, _sglang, _llama_cpp)
+    makers: tuple[Callable[[Served], Engine | None], ...] = (_transformers, _vllm, _sglang, _llama_cpp)
     makers += (_mlx,) if mlx else ()
     makers = (_llama_cpp,) if target.endswith(GGUF_SUFFIX) else makers
-    asked: dict[str, Any] = {
-        "tokenizer": tokenizer,
-        "schedule": tuple(schedule),
-        "parallelism": parallelism,
-        "tree": tree,
-        "float32": float32,
-        "quantized": quantized,
-    }
-    engines = [make(target, draft, draft_length, **asked) for make in makers]
-    return [engine for engine in engines if engine is not None]
+    served = Served(target, draft, draft_length, **more)
+    return [engine for make in makers if (engine := make(served)) is not None]
 
 
 def _missing(tokenizer: bool) -> str:
@@ -163,10 +178,11 @@ def _skipped(tokenizer: bool) -> str:
     return missing and f"{missing}add --skip-tokenizer-init and send token ids."
 
 
-def _transformers(target: str, draft: ServedDraft, length: int, **_: Any) -> Engine | None:
+def _transformers(served: Served) -> Engine | None:
+    draft = served.draft
     if draft.kind != "network":
         return None
-    script = _TRANSFORMERS.format(target=target, draft=draft.weights, length=length)
+    script = _TRANSFORMERS.format(target=served.target, draft=draft.weights, length=served.draft_length)
     return Engine(
         "transformers",
         "4.46 and later",
@@ -197,11 +213,6 @@ def idle_draft_notes(lengths: Sequence[int]) -> tuple[str, ...]:
     return (_IDLE,) if 0 in lengths else ()
 
 
-def _changes(schedule: Sequence[Range]) -> bool:
-    """Whether the draft length depends on the batch."""
-    return len({each.draft_length for each in schedule}) > 1
-
-
 def _shared(parallelism: Parallelism, names: Mapping[str, str]) -> list[list[str | int]]:
     """Flags for several devices.
 
@@ -218,22 +229,8 @@ def _shared(parallelism: Parallelism, names: Mapping[str, str]) -> list[list[str
     return [words] if words else []
 
 
-def _dtype(float32: bool) -> list[list[str | int]]:
-    """Flag without which vLLM and SGLang round weights in float32 to 16 bits."""
-    return [["--dtype", "float32"]] if float32 else []
-
-
-def _vllm(
-    target: str,
-    draft: ServedDraft,
-    length: int,
-    *,
-    tokenizer: bool,
-    schedule: tuple[Range, ...],
-    parallelism: Parallelism,
-    float32: bool,
-    **_: Any,
-) -> Engine | None:
+def _vllm(served: Served) -> Engine | None:
+    draft, schedule, parallelism = served.draft, served.schedule, served.parallelism
     settings: dict[str, Any] = {"method": {"network": "draft_model", "block": "dflash"}.get(draft.kind, draft.kind)}
     if draft.weights:
         settings["model"] = draft.weights
@@ -244,8 +241,8 @@ def _vllm(
             "0.33 has no Medusa heads."
         )
     # Replicas would choose different lengths, and vLLM then falls back to one.
-    changes = _changes(schedule) and parallelism.data == 1
-    settings["num_speculative_tokens"] = max(each.draft_length for each in schedule) if changes else length
+    changes = served.changes and parallelism.data == 1
+    settings["num_speculative_tokens"] = max(served.lengths) if changes else served.draft_length
     versions = "0.15 to 0.32" if draft.kind == "medusa" else "0.15 and later; 0.13 refuses draft models"
     if changes:
         # Inclusive ends; 0 drafts nothing.
@@ -258,8 +255,8 @@ def _vllm(
             notes.append(
                 "Earlier releases than 0.33 were tried with EAGLE heads alone and may refuse them for other drafts."
             )
-        notes += [f"{said}." for said in idle_draft_notes([each.draft_length for each in schedule])]
-    elif _changes(schedule):
+        notes += [f"{said}." for said in idle_draft_notes(served.lengths)]
+    elif served.changes:
         notes.append("One draft length: with --data-parallel-size above 1 vLLM takes none by batch.")
     if draft.other_rows:
         settings["use_heterogeneous_vocab"] = True
@@ -281,23 +278,13 @@ def _vllm(
     shared = _shared(parallelism, flags)
     if parallelism.expert > 1:
         shared.append(["--enable-expert-parallel"])
-    serve = shell_command("vllm serve", [target], *_dtype(float32), *shared, ["--speculative-config", text])
+    serve = shell_command("vllm serve", [served.target], *served.dtype, *shared, ["--speculative-config", text])
     note = " ".join(each for each in notes if each)
-    return Engine("vLLM", versions, *("vllm.json", f"{text}\n", "bash", serve), note + _skipped(tokenizer))
+    return Engine("vLLM", versions, *("vllm.json", f"{text}\n", "bash", serve), note + _skipped(served.tokenizer))
 
 
-def _sglang(
-    target: str,
-    draft: ServedDraft,
-    length: int,
-    *,
-    tokenizer: bool,
-    schedule: tuple[Range, ...],
-    parallelism: Parallelism,
-    tree: ServedTree | None,
-    float32: bool,
-    **_: Any,
-) -> Engine | None:
+def _sglang(served: Served) -> Engine | None:
+    draft, length, parallelism, tree = served.draft, served.draft_length, served.parallelism, served.tree
     # A network's own head is EAGLE's algorithm there, without weights beside the target's.
     algorithm = {
         "network": "STANDALONE",
@@ -310,7 +297,7 @@ def _sglang(
     if draft.kind not in algorithm:
         return None
     flags = {"tensor": "--tp-size", "pipeline": "--pp-size", "data": "--dp-size", "expert": "--ep-size"}
-    lines: list[list[str | int]] = [["--model-path", target], *_dtype(float32), *_shared(parallelism, flags)]
+    lines: list[list[str | int]] = [["--model-path", served.target], *served.dtype, *_shared(parallelism, flags)]
     lines.append(["--speculative-algorithm", algorithm[draft.kind]])
     if draft.weights:
         lines.append(["--speculative-draft-model-path", draft.weights])
@@ -319,14 +306,14 @@ def _sglang(
     if tree is not None and draft.kind in ("eagle", "eagle3", "network"):
         first, branching, drafted = tree.depth, tree.branching, tree.nodes
         note += " It grows its tree anew in each cycle, of as many tokens."
-    elif _changes(schedule) and draft.kind in _ADAPTIVE:
+    elif served.changes and draft.kind in _ADAPTIVE:
         # From each batch on exactly one number of steps; it begins with that of the smallest batches that draft.
-        steps = {str(each.first): {"candidate_steps": [each.draft_length]} for each in schedule}
-        drafted = first = next(each.draft_length for each in schedule if each.draft_length)
+        steps = {str(each.first): {"candidate_steps": [each.draft_length]} for each in served.schedule}
+        drafted = first = next(filter(None, served.lengths))
         more = {_ADAPTIVE_FILE: json.dumps(steps, indent=2) + "\n"}
         versions = "releases with --speculative-adaptive-config"
         note += f" {_ADAPTIVE_FILE} sets the steps from each batch on; 0 steps draft nothing."
-        note += "".join(f" {said}." for said in idle_draft_notes([each.draft_length for each in schedule]))
+        note += "".join(f" {said}." for said in idle_draft_notes(served.lengths))
     if draft.kind not in ("ngram", "block"):
         lines.append(["--speculative-num-steps", first, "--speculative-eagle-topk", branching])
     lines.append(["--speculative-num-draft-tokens", drafted + 1])
@@ -335,20 +322,13 @@ def _sglang(
     if draft.other_rows:
         note += " It takes this draft only once its vocabulary has as many rows as the target's."
     text = shell_command("python -m sglang.launch_server", *lines)
-    return Engine("SGLang", versions, *("sglang.txt", f"{text}\n", "bash", text), note + _skipped(tokenizer), more)
+    return Engine(
+        "SGLang", versions, *("sglang.txt", f"{text}\n", "bash", text), note + _skipped(served.tokenizer), more
+    )
 
 
-def _llama_cpp(
-    target: str,
-    draft: ServedDraft,
-    length: int,
-    *,
-    tokenizer: bool,
-    parallelism: Parallelism,
-    float32: bool,
-    quantized: bool,
-    **_: Any,
-) -> Engine | None:
+def _llama_cpp(served: Served) -> Engine | None:
+    draft, parallelism = served.draft, served.parallelism
     kinds = {
         "network": "draft-simple",
         "eagle3": "draft-eagle3",
@@ -358,9 +338,9 @@ def _llama_cpp(
     }
     if draft.kind not in kinds:
         return None
-    convert, outtype = "python convert_hf_to_gguf.py", "f32" if float32 else "bf16"
-    commands, target = downloaded(target, "target")
-    own = "auto" if quantized else outtype
+    convert, outtype = "python convert_hf_to_gguf.py", "f32" if served.float32 else "bf16"
+    commands, target = downloaded(served.target, "target")
+    own = "auto" if served.quantized else outtype
     ready = target.endswith(GGUF_SUFFIX)
     if not ready:
         commands.append(shell_command(convert, [target, "--outtype", own, "--outfile", "target.gguf"]))
@@ -376,11 +356,18 @@ def _llama_cpp(
             shell_command(convert, [weights, *beside, "--outtype", outtype, "--outfile", "draft.gguf"]),
         ]
         files += ["--model-draft", "draft.gguf"]
-    limits: list[str | int] = ["--spec-draft-n-max", length, "--spec-draft-n-min", 0, "--spec-draft-p-min", 0]
+    limits: list[str | int] = [
+        "--spec-draft-n-max",
+        served.draft_length,
+        "--spec-draft-n-min",
+        0,
+        "--spec-draft-p-min",
+        0,
+    ]
     note = "Earlier builds take --draft-max, --draft-min and --draft-p-min, and no --spec-type."
     if draft.kind == "ngram":
         # It reads no --spec-draft-*, and copies 48 tokens unless its own flag gives another number.
-        limits = ["--spec-ngram-simple-size-m", length]
+        limits = ["--spec-ngram-simple-size-m", served.draft_length]
         note = (
             "It drafts only where the last 12 tokens, or --spec-ngram-simple-size-n, have occurred before. Earlier builds "
             "take --spec-ngram-size-m."
@@ -394,16 +381,17 @@ def _llama_cpp(
         else []
     )
     commands.append(shell_command("llama-server", [*files, "--spec-type", kinds[draft.kind]], *split, limits))
-    text, missing = "\n".join(commands), _missing(tokenizer)
+    text, missing = "\n".join(commands), _missing(served.tokenizer)
     note += missing and f"{missing}the conversion needs them."
     return Engine("llama.cpp", "builds since May 2026", *("llama_cpp.txt", f"{text}\n", "bash", text), note)
 
 
-def _mlx(target: str, draft: ServedDraft, length: int, **_: Any) -> Engine | None:
+def _mlx(served: Served) -> Engine | None:
+    draft = served.draft
     if draft.kind != "network":
         return None
-    files = ["--model", target, "--draft-model", draft.weights]
-    text = shell_command("mlx_lm.server", files, ["--num-draft-tokens", length])
+    files = ["--model", served.target, "--draft-model", draft.weights]
+    text = shell_command("mlx_lm.server", files, ["--num-draft-tokens", served.draft_length])
     note = "With a draft it decodes one request after another, whatever the batch. mlx_lm.convert makes weights in few bits."
     return Engine("MLX", "mlx-lm 0.32", *("mlx.txt", f"{text}\n", "bash", text), note)
 

@@ -33,6 +33,7 @@ from jaxspec.results.network_results import EngineUsed
 from jaxspec.settings.common import CommonConfig, ExpertSettings, PlacementSettings
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.schemes import RELEASED
+from jaxspec.studies.feasibility import kernel_notes
 from jaxspec.studies.headline_intervals import interval_notes
 from jaxspec.studies.release import priced_form
 
@@ -51,12 +52,12 @@ __all__ = [
     "engine_terms",
     "engine_used",
     "kind_of_draft",
+    "noted",
     "notes_of",
     "placed",
     "placement_name",
     "with_expert_bits",
     "with_experts",
-    "with_notes",
 ]
 
 # From settings of experts to what the cost model takes: placement, routing, pool of a draft.
@@ -330,23 +331,25 @@ def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:.3g} ms"
 
 
-def with_notes(
-    fields: dict[str, Any],
+def noted(
     device: Device,
+    footprints: Sequence[Footprint],
     engine: str | None,
     *,
     about: Sequence[str] = (),
     steps: Sequence[str] = (),
     prompts: bool = False,
     named: str | None = None,
+    **kernels: Any,
 ) -> dict[str, Any]:
-    """Fields of a result with all its notes: what a study says, kernels, steps, errors of times, the engine.
+    """The fields `kernel_widths` and `notes` of a result: what a study says, kernels, steps, errors of times, the engine.
 
     Args:
-        fields: of `kernel_notes`.
+        footprints, kernels: see `kernel_notes`.
         engine, prompts: see `engine_notes`.
         about, steps: sentences of the study before those of kernels, and behind them.
         named: the device's name or file, see `engine_terms`.
     """
+    fields = kernel_notes(device, footprints, **kernels)
     more = [*interval_notes(device, engine), *engine_notes(engine, prompts=prompts, device=named)]
     return fields | {"notes": [*about, *fields["notes"], *steps, *more]}

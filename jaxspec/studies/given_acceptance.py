@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +16,7 @@ from hwmodels import Acceptance, AcceptanceTrace, EngineLogError, TraceError, re
 from hwmodels.speculation import tokens_to_rates
 from jaxspec.compress.schemes import Scheme
 from jaxspec.errors import InputError
+from jaxspec.partial_files import read_toml_beside
 from jaxspec.report.formatting import NOT_KNOWN
 from jaxspec.results import Quantity, Status
 from jaxspec.results.network_results import Configuration, ConfigurationsResult
@@ -329,11 +328,6 @@ class KnownAcceptance(NamedTuple):
     source: str
 
 
-@functools.cache
-def _table() -> dict[str, dict[str, Any]]:
-    return tomllib.loads(TABLE.read_text(encoding="utf-8"))
-
-
 def known_acceptance(kind: str, scheme: str = "", *, differs: str = "", give: str = _FLAGS) -> KnownAcceptance:
     """What is known of a draft; of a scheme that nobody measured, what is known of the nearest one.
 
@@ -344,7 +338,7 @@ def known_acceptance(kind: str, scheme: str = "", *, differs: str = "", give: st
     Raises:
         InputError: nothing is known of a kind like it.
     """
-    table = _table()
+    table = read_toml_beside(__file__, TABLE.name)
     measured = [name for name, row in table.items() if row["status"] == "measured"]
     near = next((name for name in measured if scheme.startswith(name)), measured[0])
     name = near if kind == SELF else kind

@@ -6,8 +6,8 @@ Nothing here imports JAX.
 from __future__ import annotations
 
 import dataclasses
+import importlib.resources
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import jaxspec
@@ -15,12 +15,13 @@ from jaxspec.output_places import check_folder_place
 from jaxspec.registries import Registry, load_object
 from jaxspec.settings.base import Settings
 
-__all__ = ["STUDIES", "Out", "Plot", "Study", "checked_later", "find_study", "help_beside", "run_directory"]
+__all__ = ["STUDIES", "Out", "Plot", "Study", "checked_later", "find_study", "run_directory"]
 
 
-def help_beside(module: str) -> str:
-    r"""Text of `--help` from the file `help.txt` beside a module. Click leaves the paragraph behind a line `\b` as it is."""
-    return Path(module).with_name("help.txt").read_text(encoding="utf-8").replace("\\b\n", "\b\n")
+def _help_in(package: str) -> str:
+    r"""Text of `--help` from the file `help.txt` of a package. Click leaves the paragraph behind a line `\b` as it is."""
+    text = importlib.resources.files(package).joinpath("help.txt").read_text(encoding="utf-8")
+    return text.replace("\\b\n", "\b\n")
 
 
 def checked_later(path: str, what: str) -> None:
@@ -74,11 +75,12 @@ class Study:
     Attributes:
         name: of the command.
         config: its settings; each but tables becomes a flag.
-        help: text of `--help`, as Click reads it.
+        help: text of `--help`, as Click reads it; of our own studies in `help.txt` beside the settings.
         run: "module:function" from a configuration, and `out`, `force` and `reporter` where it writes, or `checked` (which it
             calls when all inputs are known to be good) where it takes that, to a result, a list of
-            results (one per device), or either with its run directory; the annotation of what it returns says which.
-        present: "module:function" from that result to a `jaxspec.report.terminal.Shown`.
+            results (one per device), or either with its run directory; the annotation of what it returns says which. Unless
+            given, the function of the study's name in `run` beside the settings.
+        present: "module:function" from that result to a `jaxspec.report.terminal.Shown`; unless given, `shown` in `view` there.
         announce: line printed before the first other one, when all input is known to be good; None: none.
         out: where it writes; None: nowhere.
         plot: figure that it can draw.
@@ -101,9 +103,9 @@ class Study:
 
     name: str
     config: type[Settings]
-    help: str
-    run: Place
-    present: Place
+    help: str = ""
+    run: Place = ""
+    present: Place = ""
     announce: Callable[[Any], str] | None = None
     out: Out | None = None
     plot: Plot | None = None
@@ -120,6 +122,12 @@ class Study:
     meshed: bool = False
     on_processor: bool = False
     subcommands: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        package = self.config.__module__.rpartition(".")[0]
+        object.__setattr__(self, "help", self.help or _help_in(package))
+        object.__setattr__(self, "run", self.run or f"{package}.run:{self.name}")
+        object.__setattr__(self, "present", self.present or f"{package}.view:shown")
 
 
 def run_directory(name: str) -> Out:

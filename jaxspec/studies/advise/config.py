@@ -14,7 +14,7 @@ from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import PricedScheme
 from jaxspec.studies.config_files import NETWORK
 from jaxspec.studies.predict.config import BLOCK, HEADS, LOOKUP, NamedDraft, PredictConfig
-from jaxspec.studies.study import Study, help_beside, run_directory
+from jaxspec.studies.study import Study, run_directory
 
 #: Ranks behind the first one.
 _MOST_BRANCHES = 15
@@ -96,9 +96,6 @@ ADVISE = Study(
     name="advise",
     config=AdviseConfig,
     first=("run",),
-    help=help_beside(__file__),
-    run="jaxspec.studies.advise.run:advise",
-    present="jaxspec.studies.advise.view:shown",
     on_processor=True,
     figures="jaxspec.studies.advise.view:figures",
     points="jaxspec.studies.advise.view:points",

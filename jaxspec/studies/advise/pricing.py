@@ -72,9 +72,8 @@ def price_advice(case: Case, *, acceptance: DraftAcceptance, batches: tuple[int,
 
 
 def _quiet(case: Case) -> Case:
-    """Without the draft's statement, which is for readers and must not compile anew, and without energy."""
-    device = dataclasses.replace(case.device, chip=None)
-    return dataclasses.replace(case, device=device, draft=dataclasses.replace(case.draft, statement=""))
+    """Without energy, which is not asked for."""
+    return dataclasses.replace(case.unstated, device=dataclasses.replace(case.device, chip=None))
 
 
 @run_on_host
@@ -84,7 +83,7 @@ def _priced(
     """Cycles, bytes held and times of pairs of a batch and a draft length: one map, as two in each other trace for longer."""
 
     def cycle(batch: Array, length: Array, gained: Array) -> tuple[ServingCycle, Array, CycleTimes]:
-        at = case.replace(workload=case.workload.replace(batch=batch))
+        at = case.at(batch=batch)
         serving = serving_cycle(at, case.draft.plan(length), tokens_per_cycle=gained)
         return serving, at.held_bytes, _times(case.device, serving, draft_passes(case.draft, length))
 
@@ -362,7 +361,7 @@ def _priced_trees(
     passes = jnp.asarray(case.draft.passes)
 
     def one(batch: Array, plan: Plan, gained: Array, error: Array) -> LogNormal:
-        at = case.replace(workload=case.workload.replace(batch=batch))
+        at = case.at(batch=batch)
         cycle = serving_cycle(at, plan, tokens_per_cycle=gained)
         beside = jax.tree.map(lambda leaf: leaf[0], cycle.beside)
         first = jnp.minimum(passes, 1.0)

@@ -16,6 +16,7 @@ from jaxspec.report.assumptions import parallelism_of, priced_facts
 from jaxspec.report.page import device_slugs
 from jaxspec.results import Quantity, given, predicted
 from jaxspec.results.network_results import Ends
+from jaxspec.results.records import quantities
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.execute import execute_per_device
 from jaxspec.runs.progress import Reporter
@@ -56,8 +57,8 @@ from jaxspec.studies.advise.result import (
 )
 from jaxspec.studies.advise.view import write_advice
 from jaxspec.studies.engine_flags import Engine, Range, ServedTree, engines_for, idle_draft_notes
-from jaxspec.studies.engine_pricing import check_has_experts, engine_scatter, engine_used, kind_of_draft, with_notes
-from jaxspec.studies.feasibility import kernel_notes, priced_pair
+from jaxspec.studies.engine_pricing import check_has_experts, engine_scatter, engine_used, kind_of_draft, noted
+from jaxspec.studies.feasibility import priced_pair
 from jaxspec.studies.headline_intervals import coverage_in_words, covered, interval_ends
 from jaxspec.studies.measured.pricing import longest_text, resolve_architecture
 from jaxspec.studies.release import draft_notes, release_in_words, release_notes, stored_form, with_release_kernels
@@ -125,10 +126,8 @@ def _check(config: AdviseConfig) -> dict[str, _Checked]:
     for name, own in settings.items():
         pricing = measured_kernels(own, name)
         for context in config.context:
-            load = dataclasses.replace(pricing.workload, context_tokens=float(context))
-            at = dataclasses.replace(pricing, workload=load)
             at_context = f", context {context:,}" if len(config.context) > 1 else ""
-            parts[name + at_context] = _Checked(name, at, own, *common)
+            parts[name + at_context] = _Checked(name, pricing.at(context_tokens=float(context)), own, *common)
     return parts
 
 
@@ -163,9 +162,7 @@ def _advice(config: AdviseConfig, checked: _Checked, directory: RunDirectory) ->
         scheme=given(config.scheme),
         release=release_in_words(config.architecture, config.scheme),
         workload=AdvisedWorkload(
-            context_tokens=given(checked.context),
-            prompt_tokens=given(config.prompt_tokens),
-            output_tokens=given(config.output_tokens),
+            context_tokens=given(checked.context), **quantities(given, config, "prompt_tokens", "output_tokens")
         ),
         draft=AdvisedDraft(
             name=config.draft,
@@ -238,16 +235,18 @@ def _notes(
     )
     if config.branch_acceptance is not None:
         own += scaled_branches(checked.acceptance.conditional, config.branch_acceptance)
-    fields = kernel_notes(
+    return noted(
         pricing.device,
         [read_widths(config)],
+        config.engine,
+        about=own,
+        prompts=config.prompt_tokens > 0,
+        named=checked.device,
         batches=config.batch,
         texts=dict.fromkeys(priced, float(longest_text(config))),
         held=advised and {f"batch {batch}{at}": float(size) for batch, size in zip(config.batch, advised.held)},
         **networks,
     )
-    prompts = config.prompt_tokens > 0
-    return with_notes(fields, pricing.device, config.engine, about=own, prompts=prompts, named=checked.device)
 
 
 def _row(config: AdviseConfig, checked: _Checked, advised: Advised, place: int) -> AdvisedBatch:
@@ -316,19 +315,13 @@ def _engines(
     if not lengths:
         return []
     # An engine with one length for all batches takes the best one; where that is none, what small batches want.
-    target, served, parallelism = (
+    return engines_for(
         served_target(config),
         served_draft(config, other_rows=other_rows),
-        parallelism_of(config),
-    )
-    quantized = stored_form(config.architecture) is not None
-    return engines_for(
-        target,
-        served,
         single or lengths[0],
         schedule=schedule,
-        parallelism=parallelism,
+        parallelism=parallelism_of(config),
         tree=tree,
-        quantized=quantized,
+        quantized=stored_form(config.architecture) is not None,
         mlx=config.engine in ("mlx", "mlx-cuda"),
     )

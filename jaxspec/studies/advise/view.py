@@ -359,7 +359,7 @@ def shown(run: tuple[Sequence[AdviseResult], RunDirectory]) -> Shown:
     )
 
 
-_PAGE = Page.read(Path(__file__).with_name("page.toml"))
+_PAGE = Page.read(__file__)
 
 
 def write_advice(results: Sequence[AdviseResult], directory: Path) -> Path:

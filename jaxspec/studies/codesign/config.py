@@ -14,7 +14,7 @@ from jaxspec.settings.common import CommonConfig, ExpertSettings
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, WidthScheme
 from jaxspec.studies.predict.config import PredictConfig
-from jaxspec.studies.study import Study, help_beside, run_directory
+from jaxspec.studies.study import Study, run_directory
 
 #: Sizes of numbers other than 0: those of the catalog.
 SIZES = (1e-20, 1e20)
@@ -171,9 +171,6 @@ CODESIGN = Study(
     name="codesign",
     config=CodesignConfig,
     first=("technology", "objective"),
-    help=help_beside(__file__),
-    run="jaxspec.studies.codesign.run:codesign",
-    present="jaxspec.studies.codesign.view:shown",
     figures="jaxspec.studies.codesign.view:figures",
     announce=lambda config: (
         f"{len(config.variables)} variables of {config.scheme} for {config.architecture} on {config.device}"

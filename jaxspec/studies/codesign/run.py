@@ -21,7 +21,6 @@ from jaxspec.errors import InputError, one_line
 from jaxspec.partial_files import read_json, to_json, write_text
 from jaxspec.report.assumptions import device_facts
 from jaxspec.results import Quantity, calibrated, given, predicted
-from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.execute import Outputs, execute_run
 from jaxspec.runs.progress import Reporter
@@ -314,7 +313,6 @@ def _result(
     objective = lambda row: getattr(row, config.objective).known
     good = [value for one in climbs for value, excess in one.path if excess <= 0]
     number = lambda value: None if not np.isfinite(value) else float(value)
-    facts = device_facts(config.device, config)["device_data"]
     design_facts = design_notes(problem, np.stack([problem.before, hardened.values]))
     return CodesignResult(
         architecture=config.architecture,
@@ -360,7 +358,7 @@ def _result(
         ],
         questions=sum(len(one.path) for one in climbs) + hardened.questions,
         evaluations=config.draws + hardened.evaluations,
-        device_data={name: PricedNumber(**entry) for name, entry in facts.items()},
+        device_data=device_facts(config.device, config)["device_data"],
         directory=str(directory.path),
         inputs=directory.inputs,
         kernel_widths=design_facts["kernel_widths"],

@@ -153,9 +153,7 @@ def _designs(result: CodesignResult) -> Table:
         f"Co-design: {result.architecture} on {result.device}",
         f"all predicted; acceptance {result.after.acceptance.status}: {result.law.source}{_law_errors(result)}",
     )
-    table.add_column("", justify="left")
-    for heading in ("before", result.ends_with):
-        table.add_column(heading, justify="right")
+    table.add_columns("", "before", result.ends_with)
     for name, title in _NUMBERS.items():
         # 0 drafted tokens are an answer, 0 mm2 is nothing known.
         if name == "draft_tokens" or any(getattr(row, name).number for row in (result.before, result.after)):
@@ -180,8 +178,8 @@ def _variables(result: CodesignResult) -> Table:
         f"before: input; the rest: predicted. Slopes are percent of {result.objective} at the {result.ends_with}, smoothed; "
         f"{NOT_KNOWN}: it takes none",
     )
-    for heading in ("variable", "from", "to", "step", "before", result.ends_with, "% per %", "% per mm2", "% per W"):
-        table.add_column(heading, justify="left" if heading == "variable" else "right")
+    slopes = ("% per %", "% per mm2", "% per W")
+    table.add_columns("variable", "from", "to", "step", "before", result.ends_with, *slopes)
     for row in result.variables:
         end = {"low": " (least)", "high": " (most)"}.get(row.at, "")
         table.add_row(
@@ -202,8 +200,7 @@ def _limits(result: CodesignResult) -> Table:
         f"at most: input; the rest: predicted. Multiplier: percent of {result.objective} for a percent more of the budget, "
         f"{NOT_KNOWN} where a limit is exceeded",
     )
-    for heading in ("limit", "at most", "before", result.ends_with, "reached", "multiplier"):
-        table.add_column(heading, justify="left" if heading == "limit" else "right")
+    table.add_columns("limit", "at most", "before", result.ends_with, "reached", "multiplier")
     for row in result.budgets:
         values = (_text(row.limit), _text(row.before), _text(row.after))
         reached = "exceeded" if _exceeded(result, row) else "yes" if row.active else "no"

@@ -18,7 +18,7 @@ from jaxspec.settings.fields import setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.schemes import SCHEME_FACTS, all_knobs, names_that
 from jaxspec.studies.scale.config import Task
-from jaxspec.studies.study import Study, help_beside, run_directory
+from jaxspec.studies.study import Study, run_directory
 
 #: Stands alone for an empty list.
 NONE = "none"
@@ -148,9 +148,6 @@ COMPARE = Study(
     name="compare",
     config=CompareConfig,
     first=("schemes", "drafts"),
-    help=help_beside(__file__),
-    run="jaxspec.studies.compare.run:compare",
-    present="jaxspec.studies.compare.view:shown",
     figures="jaxspec.studies.compare.view:figures",
     announce=lambda config: f"{config.model} priced as {config.architecture} on {', '.join(config.device)}",
     out=run_directory("compare"),

@@ -79,9 +79,7 @@ class ChainPrices(NamedTuple):
 
 def price_chains(case: Case, longest: int) -> ChainPrices:
     """Price chains of up to `longest` drafted tokens at the workload's own context."""
-    # The statement is for readers: it must not compile anew.
-    quiet = case.replace(draft=case.draft.replace(statement=""))
-    priced = jax.device_get(_priced(quiet, jnp.arange(1.0, longest + 1.0)))
+    priced = jax.device_get(_priced(case.unstated, jnp.arange(1.0, longest + 1.0)))
     draft_step_s, cycle_s, energy_j, plain_s, plain_j, ar_bf16_s, held, errors = priced
     energy = None if energy_j is None or plain_j is None else np.concatenate([[plain_j], energy_j]).astype(np.float64)
     cycle_s = np.concatenate([[plain_s], cycle_s]).astype(np.float64)

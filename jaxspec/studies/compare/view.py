@@ -11,7 +11,17 @@ from matplotlib.figure import Figure
 
 from jaxspec.report.columns import BRACKETS, Column, Grid, fill, read_columns, statements, terminal_columns
 from jaxspec.report.configurations import LARGEST_GAP
-from jaxspec.report.figure_style import BLUE, GREEN, INK, ORANGE, PURPLE, limits_from_zero, new_axes, styled
+from jaxspec.report.figure_style import (
+    BLUE,
+    GREEN,
+    INK,
+    ORANGE,
+    PURPLE,
+    legend_below,
+    limits_from_zero,
+    new_axes,
+    styled,
+)
 from jaxspec.report.formatting import (
     NOT_KNOWN,
     architecture_title,
@@ -238,8 +248,7 @@ def speedups_figure(result: CompareResult) -> Figure | None:
     axes.invert_yaxis()
     axes.set_xlim(limits_from_zero([1.0, *ends], room=1.12))
     axes.set_xlabel("speed over 16-bit autoregressive decoding")
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    legend_below(figure, axes, columns=4)
     return figure
 
 
@@ -286,10 +295,8 @@ def quality_figure(result: CompareResult) -> Figure | None:
         for name, (_, speed, bits) in rows.items()
     }
     _name_points(axes, places)
-    axes.set_xlabel("speed over 16-bit autoregressive decoding")
-    axes.set_ylabel("bits per byte")
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    axes.set(xlabel="speed over 16-bit autoregressive decoding", ylabel="bits per byte")
+    legend_below(figure, axes, columns=4)
     return figure
 
 

@@ -10,7 +10,7 @@ from jaxspec.settings.draft_kinds import NetworkKnobSettings, knobs_of_other_sch
 from jaxspec.settings.fields import setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.schemes import all_knobs
-from jaxspec.studies.study import Study, help_beside, run_directory
+from jaxspec.studies.study import Study, run_directory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,8 +40,6 @@ EVALUATE = Study(
     name="evaluate",
     config=EvaluateConfig,
     first=("knobs", "weight_prune", "weight_cut_bits"),
-    help=help_beside(__file__),
-    run="jaxspec.studies.evaluate.run:evaluate",
     present="jaxspec.studies.evaluate.run:shown",
     figures="jaxspec.studies.evaluate.run:figures",
     announce=lambda config: f"{config.model} priced as {config.architecture} on {', '.join(config.device)}",

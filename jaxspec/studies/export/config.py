@@ -10,7 +10,7 @@ from jaxspec.settings.catalog_names import known_device, known_model
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
-from jaxspec.studies.study import Out, Study, checked_later, help_beside
+from jaxspec.studies.study import Out, Study, checked_later
 
 #: Tokens that a model's copy drafts per cycle.
 DRAFT_LENGTH = 4
@@ -40,9 +40,7 @@ class ExportConfig(Settings, stated_beside=__file__):
 EXPORT = Study(
     name="export",
     config=ExportConfig,
-    help=help_beside(__file__),
     run="jaxspec.studies.export.run:export_draft",
-    present="jaxspec.studies.export.view:shown",
     out=Out(
         "The directory.",
         "<name of the run>-<configuration> here",

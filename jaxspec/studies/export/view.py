@@ -23,8 +23,7 @@ def shown(result: ExportResult) -> Shown:
         )
     )
     table = Table(title, f"{about}; draft {result.draft_length.value} tokens per cycle")
-    for heading in ("decoding", "prompts", "alpha\ntoken", "tokens/cycle\ncounted"):
-        table.add_column(heading, justify="left" if heading == "decoding" else "right")
+    table.add_columns("decoding", "prompts", "alpha\ntoken", "tokens/cycle\ncounted")
     for name, draft in (("in the run", result.in_run), ("with a KV cache of its own, as engines do it", result.alone)):
         if draft.tokens_per_cycle.number is not None:
             table.add_row(name, str(draft.prompts.value), *_numbers(draft))

@@ -23,12 +23,13 @@ from jaxspec.models.mesh import mesh_of, on_host, split_rows
 from jaxspec.report.assumptions import priced_facts
 from jaxspec.results import given, measured
 from jaxspec.results.network_results import DecodingSettings, Lossless, MeasuredRouting, RunningModel, WorkloadSettings
+from jaxspec.results.records import quantities
 from jaxspec.runs.run_index import versions
 from jaxspec.runs.stages import Arrays
 from jaxspec.speculate.chunks import prompt_chunks
 from jaxspec.speculate.proof import count_mismatches
-from jaxspec.studies.engine_pricing import engine_used, placement_name, with_notes
-from jaxspec.studies.feasibility import kernel_notes, unaccepted_notes
+from jaxspec.studies.engine_pricing import engine_used, noted, placement_name
+from jaxspec.studies.feasibility import unaccepted_notes
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.pricing import longest_text
 from jaxspec.studies.measured.run_context import RunContext
@@ -95,19 +96,16 @@ def common_fields(
         accepted: see `unaccepted_notes`.
     """
     config, setup, pricing = work.config, work.setup, work.pricings[device]
-    fields = with_notes(
-        kernel_notes(
-            pricing.device,
-            footprints,
-            batches=[config.batch],
-            architecture=pricing.architecture,
-            texts={config.model if config.architecture == "own" else config.architecture: float(longest_text(config))},
-            held=_held(pricing, footprints, config.context),
-        ),
+    fields = noted(
         pricing.device,
+        footprints,
         config.engine,
         about=[*release_notes(config.architecture), *unaccepted_notes(accepted)],
         named=device,
+        batches=[config.batch],
+        architecture=pricing.architecture,
+        texts={config.model if config.architecture == "own" else config.architecture: float(longest_text(config))},
+        held=_held(pricing, footprints, config.context),
     )
     return {
         "model": RunningModel(
@@ -121,18 +119,13 @@ def common_fields(
         "placement": placement_name(config, pricing),
         "routing": routing_part(pricing),
         "workload": WorkloadSettings(
-            batch=given(config.batch),
             context_tokens=given(config.context),
-            prompt_tokens=given(config.prompt_tokens),
-            output_tokens=given(config.output_tokens),
+            **quantities(given, config, "batch", "prompt_tokens", "output_tokens"),
         ),
         "decoding": DecodingSettings(
-            temperature=given(config.temperature),
-            top_k=given(config.top_k),
-            top_p=given(config.top_p),
+            **quantities(given, config, "temperature", "top_k", "top_p", "output_tokens"),
             prompts=given(len(setup.prompts)),
             prompt_tokens=given(_mean(setup.prompt_lengths)),
-            output_tokens=given(config.output_tokens),
             stop_tokens=given(list(setup.stop) or None),
         ),
         "prompts": Path(str(config.prompts)).name if config.own_prompts else None,

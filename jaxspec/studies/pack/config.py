@@ -10,7 +10,7 @@ from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft_kinds import PackedKnobSettings, knobs_of_other_schemes, packed_knobs
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS, PackScheme, names_that
-from jaxspec.studies.study import Out, Study, checked_later, help_beside
+from jaxspec.studies.study import Out, Study, checked_later
 
 #: How the values that a draft keeps are chosen.
 Importance = Literal["auto", "wanda", "magnitude"]
@@ -78,9 +78,7 @@ class PackConfig(PackedKnobSettings, Settings, stated_beside=__file__):
 PACK = Study(
     name="pack",
     config=PackConfig,
-    help=help_beside(__file__),
     run="jaxspec.studies.pack.run:pack_checkpoint",
-    present="jaxspec.studies.pack.view:shown",
     figures="jaxspec.studies.pack.figures:figures",
     out=Out(
         "The container.",

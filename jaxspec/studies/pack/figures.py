@@ -8,6 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxspec.errors import printable
+from jaxspec.partial_files import read_toml_beside
+from jaxspec.report import figure_style
 from jaxspec.report.figure_style import INK, legend_below, limits_from_zero, new_axes, styled
 from jaxspec.report.page import figures_of
 from jaxspec.studies.pack.result import PackResult
@@ -15,25 +17,8 @@ from jaxspec.studies.pack.view import TensorKind, container_caption, container_t
 
 __all__ = ["container_figure", "figures"]
 
-#: Colours of sections: the draft's warm, the target's cool, so that the divide shows.
-_SECTION_COLOURS = {
-    "bitmap": "#e69f00",
-    "sign": "#f0c35a",
-    "exponent": "#d55e00",
-    "scale": "#d55e00",
-    "high": "#cc79a7",
-    "low": "#56b4e9",
-    "pruned": "#0072b2",
-    "pruned_exponent": "#004f7d",
-    "pruned_rest": "#0072b2",
-    "bytes": "#999999",
-    "field1": "#d55e00",
-    "field2": "#cc79a7",
-    "field3": "#009e73",
-    "field4": "#f0e442",
-    "plane0": "#56b4e9",
-    "plane1": "#0072b2",
-}
+#: Of sections in a container.
+_SECTION_COLOURS: dict[str, str] = read_toml_beside(figure_style.__file__, "colours.toml")["sections"]
 
 #: Sections that a draft does not read.
 _TARGET_ONLY = {"low", "pruned", "pruned_exponent", "pruned_rest"}

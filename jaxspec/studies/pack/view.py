@@ -196,8 +196,7 @@ def code_tables(result: PackResult, name: str) -> list[Table]:
     tables = []
     for what, lengths in tensor.code_tables.items():
         table = Table(title=f"{name}: {what}, {len(lengths)} symbols")
-        table.add_column("symbols")
-        table.add_column("bits each", justify="right")
+        table.add_columns("symbols", "bits each")
         by_length: dict[int, list[str]] = {}
         for symbol, bits in lengths.items():
             by_length.setdefault(bits, []).append(symbol)

@@ -20,7 +20,7 @@ from jaxspec.settings.draft_kinds import SELF, KnobSettings, knobs_of_other_sche
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import PricedScheme, all_knobs, scheme_facts
 from jaxspec.studies.config_files import NETWORK, kind_in_file, own_scheme
-from jaxspec.studies.study import Plot, Study, help_beside
+from jaxspec.studies.study import Plot, Study
 
 #: Drafts that are a head on the target,
 HEADS = ("eagle", "eagle3", "medusa", "mtp")
@@ -123,9 +123,6 @@ PREDICT = Study(
     name="predict",
     config=PredictConfig,
     first=("weight_prune", "weight_cut_bits"),
-    help=help_beside(__file__),
-    run="jaxspec.studies.predict.run:predict",
-    present="jaxspec.studies.predict.view:shown",
     on_processor=True,
     figures="jaxspec.studies.predict.figures:figures",
     points="jaxspec.studies.predict.view:points",

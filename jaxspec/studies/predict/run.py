@@ -43,7 +43,7 @@ from jaxspec.errors import InputError
 from jaxspec.report.assumptions import priced_facts
 from jaxspec.results import Quantity, given, predicted
 from jaxspec.results.network_results import CycleEnds, HeadlineIntervals
-from jaxspec.results.records import finite
+from jaxspec.results.records import finite, quantities
 from jaxspec.runs.inputs import InputWatch
 from jaxspec.settings import build_config, expect, knob_values
 from jaxspec.settings.draft_kinds import SELF
@@ -54,12 +54,11 @@ from jaxspec.studies.engine_pricing import (
     engine_scatter,
     engine_used,
     kind_of_draft,
+    noted,
     placed,
     placement_name,
     with_experts,
-    with_notes,
 )
-from jaxspec.studies.feasibility import kernel_notes
 from jaxspec.studies.given_acceptance import GivenRates, rates_or_known
 from jaxspec.studies.headline_intervals import covered_by, cycle_ends, held_intervals
 from jaxspec.studies.measured.pricing import longest_text, resolve_pricing
@@ -219,14 +218,12 @@ def length_rows(result: SpeculationResult, numbers: dict[str, LogNormal]) -> lis
     Args:
         numbers: with their errors, leaves "gamma"; empty where nothing is known to err.
     """
+    names = ("tokens_per_cycle", "cycle_s", "speedup_vs_bf16_ar", "speedup_vs_stored_ar")
     return [
         LengthRow(
             draft_length=given(length),
-            tokens_per_cycle=predicted(float(result.tokens_per_cycle[length])),
-            cycle_s=predicted(float(result.cycle_s[length])),
-            speedup_vs_bf16_ar=predicted(float(result.speedup_vs_bf16_ar[length])),
-            speedup_vs_stored_ar=predicted(float(result.speedup_vs_stored_ar[length])),
             intervals=row_ends(numbers, length),
+            **quantities(predicted, result, *names, of=lambda column, length=length: float(column[length])),
         )
         for length in range(len(result.draft_lengths))
     ]
@@ -239,13 +236,12 @@ def batch_rows(batches: Sequence[int], points: DesignPoint, numbers: dict[str, L
         points: leaves "batch".
         numbers: likewise, as of `length_rows`.
     """
+    names = ("speedup_vs_bf16_ar", "speedup_vs_stored_ar", "tokens_per_s")
     return [
         BatchRow(
             batch=given(batch),
             draft_length=predicted(int(points.draft_length[place])),
-            speedup_vs_bf16_ar=predicted(float(points.speedup_vs_bf16_ar[place])),
-            speedup_vs_stored_ar=predicted(float(points.speedup_vs_stored_ar[place])),
-            tokens_per_s=predicted(float(points.tokens_per_s[place])),
+            **quantities(predicted, points, *names, of=lambda column, place=place: float(column[place])),
             fits=predicted(bool(points.held_bytes[place] <= points.capacity_bytes[place])),
             intervals=row_ends(numbers, place),
         )
@@ -256,7 +252,7 @@ def batch_rows(batches: Sequence[int], points: DesignPoint, numbers: dict[str, L
 def step_totals(step: hwmodels.PricedStep, device: hwmodels.Device) -> StepTotals:
     """Totals of a step on a device: work, what limits it, energy by component."""
     work, time, energy = step.work, step.cost, step.cost.energy
-    components = None
+    components, total = None, lambda parts: float(parts.sum())
     if energy is not None:
         components = {
             "arithmetic": float(energy.arithmetic_j),
@@ -269,16 +265,10 @@ def step_totals(step: hwmodels.PricedStep, device: hwmodels.Device) -> StepTotal
         }
     return StepTotals(
         total_s=predicted(float(time.total_s)),
-        compute_s=predicted(float(time.compute_s.sum())),
-        memory_s=predicted(float(time.memory_s.sum())),
+        **quantities(predicted, time, "compute_s", "memory_s", "decoding_s", of=total),
         on_chip_s=predicted(None if device.on_chip_path is None else float(time.on_chip_s.sum())),
-        decoding_s=predicted(float(time.decoding_s.sum())),
         encoding_s=predicted(None if device.encoder is None else float(time.encoding_s)),
-        flops=predicted(float(work.flops.sum())),
-        weight_bytes=predicted(float(work.weight_bytes.sum())),
-        kv_bytes=predicted(float(work.kv_bytes.sum())),
-        activation_bytes=predicted(float(work.activation_bytes.sum())),
-        launches=predicted(float(work.launches.sum())),
+        **quantities(predicted, work, "flops", "weight_bytes", "kv_bytes", "activation_bytes", "launches", of=total),
         memory_energy_j=predicted(None if time.memory_j is None else [float(x) for x in time.memory_j]),
         energy_j=predicted(components),
     )
@@ -378,8 +368,7 @@ def predict(
     for name, case in cases.items():
         errors = known_errors(config, case, conditional, rates)
         for context, batch in itertools.product(config.context, config.batch):
-            load = dataclasses.replace(case.workload, batch=float(batch), context_tokens=float(context))
-            point = dataclasses.replace(case, workload=load)
+            point = case.at(batch=float(batch), context_tokens=float(context))
             priced = _price(point, np.asarray(conditional, np.float32), errors)
             result = _result(kernels[name], name, widths, rates, priced, point, errors)
             results.append(dataclasses.replace(result, inputs=digests))
@@ -459,8 +448,7 @@ def _points(
         device, axis = jax.tree.map(joined, case.device, changed_trees(case.device, counted)), 0
 
     def page(device: hwmodels.Device, batch: jax.Array) -> tuple[PricedChains, DesignPoint]:
-        workload = dataclasses.replace(case.workload, batch=batch)
-        return design_page(dataclasses.replace(case, device=device, workload=workload), acceptance)
+        return design_page(dataclasses.replace(case.at(batch=batch), device=device), acceptance)
 
     chains, points = jax.vmap(page, (axis, 0))(device, batches)
     numbers = {}
@@ -561,20 +549,21 @@ def _lossless(scheme: str) -> bool:
 def _notes(config: PredictConfig, device: str, pricing: Case, priced: _Priced, rates: GivenRates) -> dict[str, Any]:
     """The fields of `kernel_notes`, with remarks on the config.json, on acceptance, and on launches of steps so short."""
     load = pricing.workload
-    remarks = kernel_notes(
+    about = release_notes(config.architecture, config.scheme)
+    about += no_narrower_draft(config.scheme) if config.draft == SELF and config.draft_bits is None else []
+    about += draft_notes(None if config.draft == SELF else config.draft)
+    return noted(
         pricing.device,
         [pricing.footprint],
+        config.engine,
+        about=[*about, *rates.notes],
+        steps=launch_remarks(pricing.device, priced.steps.ar_stored),
+        named=device,
         batches=[load.batch],
         architecture=pricing.architecture,
         texts={config.architecture: float(longest_text(config))},
         held={f"batch {load.batch:.0f} at {load.context_tokens:,.0f} cached tokens": float(priced.point.held_bytes)},
     )
-    about = release_notes(config.architecture, config.scheme)
-    about += no_narrower_draft(config.scheme) if config.draft == SELF and config.draft_bits is None else []
-    about += draft_notes(None if config.draft == SELF else config.draft)
-    steps = launch_remarks(pricing.device, priced.steps.ar_stored)
-    about = [*about, *rates.notes]
-    return with_notes(remarks, pricing.device, config.engine, about=about, steps=steps, named=device)
 
 
 def _bill(device: hwmodels.Device) -> dict[str, Quantity[float]]:

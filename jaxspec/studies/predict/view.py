@@ -217,9 +217,7 @@ def _datasets(result: PredictResult) -> Table:
     """Tokens per cycle along a trace, of each of its data sets."""
     by_dataset = result.acceptance.by_dataset
     table = Table(title=f"tokens per cycle by data set and draft length (input: {result.acceptance.source})")
-    table.add_column("data set")
-    for length in range(1, 1 + max(map(len, by_dataset.values()))):
-        table.add_column(str(length), justify="right")
+    table.add_columns("data set", *map(str, range(1, 1 + max(map(len, by_dataset.values())))))
     for name, tokens in by_dataset.items():
         table.add_row(name, *(f"{each:.3f}" for each in tokens))
     return table
@@ -258,10 +256,8 @@ def _steps(result: PredictResult) -> Table:
         said = [f"{fixed_or_small(energy / MILLI, 1)}" for energy in energies if energy is not None]
         remarks.append(f"{said[0]} mJ per token against {said[1]} of 16-bit AR")
     table = Table(title=f"{_head(result)}: steps (predicted)", caption="; ".join(remarks))
-    table.add_column("step")
     columns = shown_columns(STEP_COLUMNS, result.steps.values())
-    for column in columns:
-        table.add_column(column.heading, justify="right")
+    table.add_columns("step", *(column.heading for column in columns))
     for name, label in STEPS.items():
         total, *others = (column.text(result.steps[name]) for column in columns)
         table.add_row(label, f"{total}{step_ends_in_words(result, name)}", *others)
@@ -270,9 +266,7 @@ def _steps(result: PredictResult) -> Table:
 
 def _operators(result: PredictResult) -> Table:
     table = Table(title=f"{_head(result)}: time per operator, ms (predicted)")
-    table.add_column("operator")
-    for label in STEPS.values():
-        table.add_column(label, justify="right")
+    table.add_columns("operator", *STEPS.values())
     seconds = [result.operators.known[step] for step in STEPS]
     for operator in STEP_PARTS:
         times = [step.get(operator, 0.0) for step in seconds]
@@ -292,10 +286,8 @@ def _sensitivity(result: PredictResult) -> Table:
         caption="percent by which a result grows if the number grows by one percent (predicted); for numbers of a matrix "
         "unit, whose tiles change in jumps, the mean slope between 10 % less and 10 % more",
     )
-    table.add_column("number of the device")
     by_metric = result.sensitivity.known
-    for metric in by_metric:
-        table.add_column(METRICS[metric], justify="right")
+    table.add_columns("number of the device", *(METRICS[metric] for metric in by_metric))
     leaves = dict.fromkeys(leaf for values in by_metric.values() for leaf in values)  # in one order, also of equal ones
     shown = sorted(leaves, key=lambda leaf: -max(abs(values.get(leaf, 0.0)) for values in by_metric.values()))
     for leaf in shown:

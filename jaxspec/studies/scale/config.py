@@ -15,7 +15,7 @@ from jaxspec.settings.draft_kinds import SELF, check_draft_name, draft_help, dra
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.schemes import WidthScheme
-from jaxspec.studies.study import Plot, Study, help_beside, run_directory
+from jaxspec.studies.study import Plot, Study, run_directory
 
 #: Tasks whose answers can be checked.
 Task = Literal["python", "arithmetic", "word-problems"]
@@ -176,9 +176,6 @@ SCALE = Study(
     name="scale",
     config=ScaleConfig,
     first=("task", "samples", "method"),
-    help=help_beside(__file__),
-    run="jaxspec.studies.scale.run:scale",
-    present="jaxspec.studies.scale.view:shown",
     figures="jaxspec.studies.scale.view:figures",
     announce=lambda config: (
         f"{', '.join(config.model)} on {config.task}, priced as {', '.join(config.architecture)} on {', '.join(config.device)}"

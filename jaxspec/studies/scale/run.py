@@ -19,7 +19,8 @@ from jaxspec.compress.schemes import find_scheme
 from jaxspec.models.embedded import check_model
 from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.results import Quantity, given, measured, predicted
-from jaxspec.results.network_results import DecodingSettings, PricedNumber, RunningModel, WorkloadSettings
+from jaxspec.results.network_results import DecodingSettings, RunningModel, WorkloadSettings
+from jaxspec.results.records import quantities
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.execute import execute_record_run
 from jaxspec.runs.processes import shared_processes
@@ -32,8 +33,8 @@ from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.acceptance import acceptance_rates
 from jaxspec.speculate.drafts.factory import own_knobs
 from jaxspec.studies.draft_widths import target_widths, widths_beside
-from jaxspec.studies.engine_pricing import copy_by_scheme, engine_scatter, engine_used, kind_of_draft, with_notes
-from jaxspec.studies.feasibility import kernel_notes, unaccepted_notes
+from jaxspec.studies.engine_pricing import copy_by_scheme, engine_scatter, engine_used, kind_of_draft, noted
+from jaxspec.studies.feasibility import unaccepted_notes
 from jaxspec.studies.given_acceptance import GivenRates
 from jaxspec.studies.headline_intervals import coverage_in_words, covered_by
 from jaxspec.studies.measured.common_fields import versions
@@ -141,22 +142,29 @@ def head_parts(
     """
     pricings, several = checked.pricings[device], len(config.model) > 1
     shapes = {
-        f"{name}.{field}" if several else field: PricedNumber(**number)
+        f"{name}.{field}" if several else field: number
         for name, architecture in config.priced.items()
         for field, number in architecture_data(architecture, pricings[name].architecture).items()
     }
     first = checked.networks[config.model[0]].config
     parameters = given(None if several else first.num_parameters())
-    facts = device_facts(device, config, config)
     priced_on = next(iter(pricings.values())).device
     # Of several networks the one with experts and the one with linear attention, where one has any.
     shapes_priced = [one.architecture for one in pricings.values()]
     largest = max(shapes_priced, key=lambda shape: float(shape.num_experts))
     linear = max(shapes_priced, key=lambda shape: float(shape.num_linear_layers))
     sequences = [batch * samples for batch in (config.batch, *config.batches) for samples in (1, *config.samples)]
-    fields = kernel_notes(
+    about = [
+        *(note for name in dict.fromkeys(config.priced.values()) for note in release_notes(name)),
+        *checked.notes,
+        *unaccepted_notes(accepted),
+    ]
+    fields = noted(
         priced_on,
         list(footprints),
+        config.engine,
+        about=about,
+        named=device,
         batches=sequences,
         architecture=largest,
         draft=linear,
@@ -165,25 +173,17 @@ def head_parts(
             for model, name in config.priced.items()
         },
     )
-    about = [
-        *(note for name in dict.fromkeys(config.priced.values()) for note in release_notes(name)),
-        *checked.notes,
-        *unaccepted_notes(accepted),
-    ]
     return {
         "model": RunningModel(name=", ".join(config.model), parameters=parameters),
         "architecture": ", ".join(dict.fromkeys(config.priced.values())),
         "architecture_data": shapes,
         "device": device,
-        **facts,
-        "device_data": {name: PricedNumber(**number) for name, number in facts["device_data"].items()},
+        **device_facts(device, config, config),
         "workload": WorkloadSettings(
             batch=given(config.batch), context_tokens=given(config.context), prompt_tokens=given(config.context)
         ),
         "decoding": DecodingSettings(
-            temperature=given(config.temperature),
-            top_k=given(config.top_k),
-            top_p=given(config.top_p),
+            **quantities(given, config, "temperature", "top_k", "top_p"),
             prompts=given(len(checked.problems.prompts)),
             output_tokens=given(config.most_tokens),
         ),
@@ -194,7 +194,7 @@ def head_parts(
         f"{', '.join(dict.fromkeys(config.priced.values()))}; tokens are counted as the networks that ran have them",
         "versions": versions(),
         "engine": engine_used(config.engine, device),
-        **with_notes(fields, priced_on, config.engine, about=about, named=device),
+        **fields,
     }
 
 

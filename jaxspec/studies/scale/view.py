@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from hwmodels.numerics.units import GB, MILLI
+from hwmodels.numerics.units import MILLI
 from jaxspec.report.columns import BRACKETS, Column, Grid, fill, read_columns
 from jaxspec.report.figure_style import (
     BLUE,
@@ -42,7 +42,7 @@ from jaxspec.report.page import Proof, Section, figures_of, network_section, net
 from jaxspec.report.terminal import Shown, Table, shown_run
 from jaxspec.results import Quantity
 from jaxspec.runs.directory import RunDirectory
-from jaxspec.studies.scale.result import Exchange, PlanRow, ScaleResult
+from jaxspec.studies.scale.result import CurvePoint, Exchange, PlanRow, ScaleResult
 
 
 def seconds(value: float) -> str:
@@ -79,8 +79,7 @@ PLAN_COLUMNS: tuple[Column[PlanRow], ...] = read_columns(
     _COLUMNS,
     "plan",
     words={"accuracy": _accuracy, "low": interval, "fastest_of_its_accuracy": _front},
-    write=dict.fromkeys(("step_s", "judge_s", "total_s"), seconds)
-    | {"energy_j": lambda value: f"{value:.3g}", "held_bytes": lambda value: fixed(value / GB, 2)},
+    write=dict.fromkeys(("step_s", "judge_s", "total_s"), seconds) | {"energy_j": lambda value: f"{value:.3g}"},
 )
 
 #: Of an exchange.
@@ -237,9 +236,17 @@ _COLOURS = {"pass-at-n": GREEN, "best-of-n": BLUE, "majority": PURPLE, "beam": V
 _MARKERS = {"pass-at-n": "o", "best-of-n": "s", "majority": "^", "beam": "D"}
 
 
-def colour_of_method(method: str) -> tuple[str, str]:
-    """Colour and marker of a method."""
-    return _COLOURS.get(method, ORANGE), _MARKERS.get(method, "v")
+def _style(method: str, attainable: bool) -> dict[str, Any]:
+    """Colour and marker of a method, which is open where it is a bound."""
+    colour = _COLOURS.get(method, ORANGE)
+    filled = colour if attainable else "none"
+    return {"color": colour, "marker": _MARKERS.get(method, "v"), "markersize": 5, "markerfacecolor": filled}
+
+
+def _spread(points: Sequence[CurvePoint | PlanRow]) -> list[list[float]]:
+    """Lengths of the bars of accuracies, downwards and upwards."""
+    known = [(point.accuracy.known, point.low.known, point.high.known) for point in points]
+    return [[max(0.0, mean - low) for mean, low, _ in known], [max(0.0, high - mean) for mean, _, high in known]]
 
 
 @styled
@@ -259,23 +266,15 @@ def accuracy_figure(result: ScaleResult) -> Figure | None:
     count = max(len(network.curves) for network in result.networks)
     for network, line in zip(result.networks, LINES * len(result.networks)):
         for i, curve in enumerate(network.curves):
-            colour, marker = colour_of_method(curve.method)
             mean = [point.accuracy.known for point in curve.points]
-            spread = [
-                [max(0.0, m - point.low.known) for m, point in zip(mean, curve.points)],
-                [max(0.0, point.high.known - m) for m, point in zip(mean, curve.points)],
-            ]
             name = named(curve.method, network.name, result)
             # Beside each other, so that intervals do not hide one another.
             aside = 1.0 + 0.05 * (i - (count - 1) / 2)
             axes.errorbar(
                 [point.samples * aside for point in curve.points],
                 mean,
-                yerr=spread,
-                color=colour,
-                marker=marker,
-                markersize=5,
-                markerfacecolor=colour if curve.attainable else "none",
+                yerr=_spread(curve.points),
+                **_style(curve.method, curve.attainable),
                 linestyle=line,
                 linewidth=1.5,
                 elinewidth=0.9,
@@ -362,20 +361,12 @@ def _draw(
         one = next(row for row in rows if (row.model, row.samples) == (name, 1))
         for method in methods:
             mine = [one, *(row for row in rows if (row.model, row.method) == (name, method) and row.samples > 1)]
-            colour, marker = colour_of_method(method)
             mean = [row.accuracy.known for row in mine]
-            spread = [
-                [max(0.0, m - row.low.known) for m, row in zip(mean, mine)],
-                [max(0.0, row.high.known - m) for m, row in zip(mean, mine)],
-            ]
             axes.errorbar(
                 [cost(row).known / unit for row in mine],
                 mean,
-                yerr=spread,
-                color=colour,
-                marker=marker,
-                markersize=5,
-                markerfacecolor=colour if mine[-1].attainable else "none",
+                yerr=_spread(mine),
+                **_style(method, mine[-1].attainable),
                 linestyle=LINES[i % len(LINES)],
                 linewidth=1.0,
                 elinewidth=0.7,
@@ -430,8 +421,7 @@ def exchange_figure(result: ScaleResult) -> Figure | None:
         axes.set_ylim(0.0, 1.04)
         axes.set(title=f"batch {batch}", xlabel="time of an answer, over one sample's")
     panels[0].set_ylabel("problems answered right")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    legend_below(figure, panels[0], columns=3)
     return figure
 
 

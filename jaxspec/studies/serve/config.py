@@ -16,7 +16,7 @@ from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.schemes import PricedScheme
 from jaxspec.studies.config_files import own_scheme
 from jaxspec.studies.predict.config import PredictConfig
-from jaxspec.studies.study import Plot, Study, help_beside, run_directory
+from jaxspec.studies.study import Plot, Study, run_directory
 
 #: Drafted tokens unless a user or a log says otherwise.
 DRAFTED = 4
@@ -107,9 +107,6 @@ SERVE = Study(
     name="serve",
     config=ServeConfig,
     first=("draft_architecture", "rates", "trace"),
-    help=help_beside(__file__),
-    run="jaxspec.studies.serve.run:serve",
-    present="jaxspec.studies.serve.view:shown",
     on_processor=True,
     figures="jaxspec.studies.serve.view:figures",
     points="jaxspec.studies.serve.view:points",

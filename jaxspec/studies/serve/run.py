@@ -38,6 +38,7 @@ from jaxspec.errors import InputError
 from jaxspec.report.assumptions import priced_facts
 from jaxspec.results import Quantity, given, predicted
 from jaxspec.results.network_results import Ends
+from jaxspec.results.records import quantities
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.execute import Tell, execute_per_device
 from jaxspec.runs.progress import Reporter
@@ -55,12 +56,12 @@ from jaxspec.studies.engine_pricing import (
     engine_scatter,
     engine_used,
     kind_of_draft,
+    noted,
     placed,
     placement_name,
     with_experts,
-    with_notes,
 )
-from jaxspec.studies.feasibility import check_positions, kernel_notes, priced_pair
+from jaxspec.studies.feasibility import check_positions, priced_pair
 from jaxspec.studies.given_acceptance import GivenRates, rates_or_known
 from jaxspec.studies.headline_intervals import coverage_in_words, covered_by
 from jaxspec.studies.measured.pricing import resolve_pricing
@@ -351,8 +352,7 @@ class _Parts:
         case = with_experts(read, config, config.architecture, knobs.get(EXPERT_POOL.name))
         footprint = case.footprint
         # A pool is what fits beside the caches of a full engine at the mean context.
-        load = dataclasses.replace(pricing.workload, context_tokens=config.prompt_tokens + config.output_tokens / 2.0)
-        draft = dataclasses.replace(dataclasses.replace(case, workload=load).pooled.draft, statement="")
+        draft = case.at(context_tokens=config.prompt_tokens + config.output_tokens / 2.0).pooled.unstated.draft
         requests = draw()
         # The last token that a request generates is not read again.
         longest = longest_request(requests) - 1
@@ -444,16 +444,19 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
     about += no_narrower_draft(config.scheme) if config.draft_architecture is None else []
     about += [*draft_notes(config.draft_architecture), *pair, *parts.rates.notes, *_unused_positions(parts)]
     about += idle_draft_notes(by_batch[1:].tolist())
-    fields = kernel_notes(
+    fields = noted(
         case.device,
         [case.footprint],
+        config.engine,
+        about=about,
+        prompts=True,
+        named=name,
         batches=np.ravel(np.asarray(middle.mean_batch)),
         architecture=case.architecture,
         draft=own,
         when="on average",
         texts=dict.fromkeys([config.architecture, *own_network], float(longest_request(requests) - 1)),
     )
-    fields = with_notes(fields, case.device, config.engine, about=about, prompts=True, named=name)
     prompt, output = (np.asarray(tokens) for tokens in (requests.prompt_tokens, requests.output_tokens))
     return ServeResult(
         **priced_facts(name, config.architecture, case.architecture, with_release_kernels(config, name), config),
@@ -473,10 +476,8 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
             requests=given(len(prompt)),
             prompt_tokens=given(float(prompt.mean())),
             output_tokens=given(float(output.mean())),
-            max_batch=given(config.max_batch),
-            chunk_tokens=given(config.chunk_tokens),
-            capacity_tokens=predicted(parts.capacity_tokens),
-            sequence_tokens=predicted(parts.sequence_tokens),
+            **quantities(given, config, "max_batch", "chunk_tokens"),
+            **quantities(predicted, parts, "capacity_tokens", "sequence_tokens"),
         ),
         pays=predicted(any(crossing.pays_at.known for crossing in crossings)),
         lengths_by_batch=predicted([int(length) for length in by_batch[1:]]),

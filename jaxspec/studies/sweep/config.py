@@ -15,7 +15,7 @@ from jaxspec.settings.common import DRAFT_WITHIN_TARGET, CommonConfig, ExpertSet
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, WidthScheme
 from jaxspec.studies.predict.config import PredictConfig
-from jaxspec.studies.study import Study, help_beside, run_directory
+from jaxspec.studies.study import Study, run_directory
 
 #: Of one shard; more points than this take long, and their file gigabytes.
 MAX_POINTS = 50_000_000
@@ -162,9 +162,6 @@ def read_sweep_config(path: str | Path) -> SweepConfig:
 SWEEP = Study(
     name="sweep",
     config=SweepConfig,
-    help=help_beside(__file__),
-    run="jaxspec.studies.sweep.run:sweep",
-    present="jaxspec.studies.sweep.view:shown",
     figures="jaxspec.studies.sweep.view:figures",
     points="jaxspec.studies.sweep.view:points",
     out=run_directory("sweep"),

@@ -433,14 +433,13 @@ def _status_of_engine(config: SweepConfig) -> dict[str, str]:
     return {} if weakest is None else {"engine": weakest}
 
 
-def _priced(config: SweepConfig, part: str, data: dict[str, dict[str, Any]]) -> dict[str, PricedNumber]:
+def _priced(config: SweepConfig, part: str, data: dict[str, PricedNumber]) -> dict[str, PricedNumber]:
     """Numbers of a part of the design points, those of [set] in place of its own."""
-    own = {
-        name.removeprefix(f"{part}."): {"value": value, "source": "[set]", "status": "input"}
+    return data | {
+        name.removeprefix(f"{part}."): PricedNumber(value=value, source="[set]", status="input")
         for name, value in config.set.items()
         if name.startswith(f"{part}.")
     }
-    return {name: PricedNumber(**number) for name, number in (data | own).items()}
 
 
 def _intervals_in_words(grid: Grid) -> str | None:

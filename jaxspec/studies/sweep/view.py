@@ -247,15 +247,14 @@ class _Swept(NamedTuple):
     assumptions: list[str]
 
 
-_PAGE = Page.read(Path(__file__).with_name("page.toml"))
+_PAGE = Page.read(__file__)
 
 
 def _best_table(result: SweepResult) -> Table:
     """For each result the point that has the most of it."""
     axes = _axes(list(result.best.values()))
     table = Table(title="The most of each result, predicted, and where: axes, input")
-    for name in ("result", "value", *axes):
-        table.add_column(name, justify="left" if name == "result" else "right")
+    table.add_columns("result", "value", *axes)
     for name, point in result.best.items():
         words = [
             quantity(column, value) if isinstance(value := point[column], float) else str(value)

@@ -20,7 +20,7 @@ from jaxspec.settings.draft_kinds import (
 )
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import SCHEME_FACTS, all_knobs
-from jaxspec.studies.study import Study, help_beside, run_directory
+from jaxspec.studies.study import Study, run_directory
 
 #: How trees of drafted tokens grow.
 Search = Literal["prior", "width", "depth", "greedy"]
@@ -80,9 +80,7 @@ TREE = Study(
     name="tree",
     config=TreeConfig,
     first=("nodes",),
-    help=help_beside(__file__),
     run="jaxspec.studies.tree.run:search_tree",
-    present="jaxspec.studies.tree.view:shown",
     figures="jaxspec.studies.tree.view:figures",
     announce=lambda config: (
         f"{config.draft} drafts for {config.model}, priced as {config.architecture} on {', '.join(config.device)}"

@@ -112,9 +112,7 @@ def price_growths(case: Case, growths: Sequence[NestedTrees], *, contexts: tuple
     """
     parents = [growth.parent[:count] for growth in growths for count in range(1, growth.parent.size + 1)]
     sizes = plan_family([tree_plan(parent) for parent in parents])
-    # The statement is for readers: it must not compile anew.
-    quiet = case.replace(draft=case.draft.replace(statement=""))
-    priced, held, errors = jax.device_get(_priced(quiet, jnp.asarray(contexts, jnp.float32), sizes))
+    priced, held, errors = jax.device_get(_priced(case.unstated, jnp.asarray(contexts, jnp.float32), sizes))
     plain = priced.baselines
     double = lambda seconds: np.asarray(seconds, np.float64)
     ends = np.cumsum([growth.parent.size for growth in growths])
@@ -152,7 +150,7 @@ def _priced(case: Case, contexts: Float[Array, " context"], sizes: Plan) -> tupl
     runs = jnp.asarray(sizes.draft_repeats) * case.draft.passes
 
     def at_context(context: Array) -> tuple[CycleCost, Array, CycleTimes]:
-        at = case.replace(workload=case.workload.replace(context_tokens=context))
+        at = case.at(context_tokens=context)
         priced = price(at, sizes)
         plain: dict[str, Any] = {"bf16": priced.baselines.bf16, "stored": priced.baselines.stored}
         of_size = lambda often, verify, engine_s: cycle_times(

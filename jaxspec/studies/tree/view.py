@@ -301,8 +301,7 @@ def curve_figure(result: TreeResult) -> Figure | None:
     if length is not None and counted is not None:
         cross = {"markersize": 10, "markeredgewidth": 2.2, "color": INK, "zorder": 5}
         axes.plot(length, counted, "x", label="counted in decoding with this tree (measured)", **cross)
-    axes.set_xlabel("verified tokens x, root included (tokens)")
-    axes.set_ylabel("tokens per cycle (tokens)")
+    axes.set(xlabel="verified tokens x, root included (tokens)", ylabel="tokens per cycle (tokens)")
     legend_below(figure, axes, columns=2)
     return figure
 
@@ -416,8 +415,7 @@ def performance_figure(result: TreeResult) -> Figure | None:
         Line2D([], [], marker="o", markersize=7, label="best length, does not pay", **mark),
         Line2D([], [], color=INK, linestyle=(0, (5, 3)), linewidth=1.0, label="plain decoding at that context"),
     ]
-    axes.set_xlabel("verified tokens x, root included (tokens)")
-    axes.set_ylabel("tokens per second of one sequence (predicted)")
+    axes.set(xlabel="verified tokens x, root included (tokens)", ylabel="tokens per second of one sequence (predicted)")
     axes.set_ylim(bottom=0.0)
     figure.legend(handles=handles, loc="outside lower center", ncols=4)
     return figure

@@ -9,7 +9,7 @@ from jaxspec.settings.base import Unused
 from jaxspec.settings.common import DRAFT_WITHIN_TARGET, CommonConfig, StopwatchSettings
 from jaxspec.settings.fields import setting
 from jaxspec.settings.schemes import SCHEME_FACTS
-from jaxspec.studies.study import Study, help_beside, run_directory
+from jaxspec.studies.study import Study, run_directory
 
 #: Objectives of tuning.
 Objective = Literal["speedup", "kl", "bits_per_byte"]
@@ -69,9 +69,6 @@ TUNE = Study(
     name="tune",
     config=TuneConfig,
     first=("objective",),
-    help=help_beside(__file__),
-    run="jaxspec.studies.tune.run:tune",
-    present="jaxspec.studies.tune.view:shown",
     figures="jaxspec.studies.tune.view:figures",
     announce=lambda config: f"{config.model} priced as {config.architecture} on {', '.join(config.device)}",
     out=run_directory("tune"),

@@ -65,6 +65,7 @@ from jaxspec.results.network_results import Configuration
 from jaxspec.results.records import finite
 from jaxspec.runs.directory import RunDirectory, read_metrics
 from jaxspec.settings.schemes import all_knobs
+from jaxspec.studies.sweep.pareto import is_pareto
 from jaxspec.studies.tune.result import GridPoint, OnCalibration, TuneResult
 
 
@@ -85,12 +86,6 @@ def disagreement_in_words(result: TuneResult) -> str:
         f"{times(chosen.speedup_vs_bf16_ar.number)}, instead of {_knobs(fastest)}, {times(fastest.speedup_vs_bf16_ar.number)}; "
         "it knows no device, no draft length and no bits of bitmap and exponents"
     )
-
-
-def disagreement_lines(results: Sequence[TuneResult]) -> list[str]:
-    """A line for each device, for the terminal."""
-    said = {result.device: disagreement_in_words(result) for result in results}
-    return [f"{device}: {words}" for device, words in said.items() if words]
 
 
 def _best(result: TuneResult, number: Callable[[GridPoint], float | None]) -> GridPoint | None:
@@ -153,25 +148,6 @@ def _more(share: float) -> str:
     return f"{abs(100 * share):.1f} % {'more' if share >= 0 else 'less'}"
 
 
-def optimism_lines(results: Sequence[TuneResult]) -> list[str]:
-    """A line for each device, for the terminal."""
-    said = {result.device: optimism_in_words(result) for result in results}
-    return [f"{device}: {words}" for device, words in said.items() if words]
-
-
-def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The points (cost, gain) that no other point beats: none is as cheap and better, or as good and cheaper.
-
-    Returns:
-        Sorted by cost, gain strictly rising; of equal points one.
-    """
-    front: list[tuple[float, float]] = []
-    for cost, gain in sorted(points, key=lambda point: (point[0], -point[1])):
-        if not front or gain > front[-1][1]:
-            front.append((cost, gain))
-    return front
-
-
 @styled
 def acceptance_figure(result: TuneResult) -> Figure | None:
     """Acceptance (alpha_token) against the draft's bits per weight: all grid points, their front, the configurations."""
@@ -191,7 +167,8 @@ def acceptance_figure(result: TuneResult) -> Figure | None:
 
     figure, axes = new_axes("Acceptance against footprint of the draft", provenance(result), height_inches=5.0)
     if grid:
-        front = pareto_front(grid)
+        bits, alphas = np.array(grid).T
+        front = sorted(np.array(grid)[is_pareto(bits, -alphas)].tolist())
         axes.step(*zip(*front), where="post", color=INK, linewidth=1.2, zorder=1, label="Pareto front of the grid")
         coloured = {"c": speedups, "cmap": "cividis"} if None not in speedups else {"color": INK}
         circle = {"s": 30, "linewidths": 0.5, "edgecolors": INK, "zorder": 2}
@@ -259,8 +236,7 @@ def convergence_figure(result: TuneResult, metrics: Sequence[Mapping[str, Any]])
         if speedup is not None:
             label = f"{name}, held out: {speedup:.2f}x"
             axes.axhline(speedup, color=colour_of(name), linestyle=dashes, linewidth=1.2, label=label)
-    axes.set_ylabel("speedup vs bf16 AR (x, predicted)")
-    axes.set_xlabel("pass over calibration text")
+    axes.set(xlabel="pass over calibration text", ylabel="speedup vs bf16 AR (x, predicted)")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     legend_below(figure, axes, columns=2)
     return figure
@@ -347,8 +323,7 @@ def _draw_panel(
     axes.set_ylim(layers - 0.5, -0.5)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    axes.set_xlabel("matrix kind")
-    axes.set_ylabel("layer")
+    axes.set(xlabel="matrix kind", ylabel="layer")
     bar = axes.figure.colorbar(
         ScalarMappable(scale, colours), ax=axes, location="bottom", pad=0.02, fraction=0.08, aspect=35
     )
@@ -423,6 +398,12 @@ _ROWS = {
 }
 
 
+def lines_by_device(results: Sequence[TuneResult], words: Callable[[TuneResult], str]) -> list[str]:
+    """A line for each device about which there is something to say."""
+    said = {result.device: words(result) for result in results}
+    return [f"{device}: {line}" for device, line in said.items() if line]
+
+
 def terminal_lines(results: Sequence[TuneResult], directory: Path) -> list[str]:
     """Lines below the tables.
 
@@ -435,8 +416,8 @@ def terminal_lines(results: Sequence[TuneResult], directory: Path) -> list[str]:
         *(headline(result) for result in results),
         *(f"{result.device}, measured: {lossless_proof(result.lossless).text}" for result in results),
         f"rows: {'; '.join(f'{name}: {_ROWS[name]}' for name in rows if name in _ROWS)}",
-        *optimism_lines(results),
-        *disagreement_lines(results),
+        *lines_by_device(results, optimism_in_words),
+        *lines_by_device(results, disagreement_in_words),
         *note_lines(results),
         f"next: open {directory / 'report.html'}, which has figures, knobs and what the device's numbers rest on",
         *([f"next: {_exporting(results, directory)}"] if any(verdict(result).pays for result in results) else []),
@@ -451,7 +432,7 @@ def _exporting(results: Sequence[TuneResult], directory: Path) -> str:
     return f"jaxspec export {directory}{device}{configuration} -o draft writes the {best} draft for vLLM, SGLang or llama.cpp"
 
 
-_PAGE = Page.read(Path(__file__).with_name("page.toml"))
+_PAGE = Page.read(__file__)
 
 
 def write_report(results: Sequence[TuneResult], metrics: Sequence[Mapping[str, Any]], out_dir: str | Path) -> Path:

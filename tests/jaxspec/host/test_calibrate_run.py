@@ -57,11 +57,9 @@ def test_times_of_a_file_become_a_device_that_other_commands_take(capsys):
     assert js.open_result(folder).plain() == again.plain()
     facts = device_facts("board.toml")
     assert "take the times that the device's file was fitted to; 90 %" in " ".join(facts["assumptions"])
-    assert number_status(facts["device_data"]["matrix_unit.formats.0.launch_s"]["source"]) == "calibrated"
+    assert number_status(facts["device_data"]["matrix_unit.formats.0.launch_s"].source) == "calibrated"
     # The times of another device do not tell its memory.
-    assert facts["device_data"]["memory.capacity_bytes"]["source"].startswith(
-        "assumed: that of the machine that fitted"
-    )
+    assert facts["device_data"]["memory.capacity_bytes"].source.startswith("assumed: that of the machine that fitted")
     assert any("capacity_bytes in its file is this machine's" in note for note in again.notes)
     assert js.device("board.toml").matrix_unit.remarks[0].startswith("no whole steps")
 

@@ -14,7 +14,7 @@ from jaxspec.settings import build_config
 from jaxspec.studies import EvaluateConfig, TuneConfig, evaluate, tune
 from jaxspec.studies.tune import run as tuning_module
 from jaxspec.studies.tune.result import TuneResult
-from jaxspec.studies.tune.view import optimism_lines
+from jaxspec.studies.tune.view import lines_by_device, optimism_in_words
 
 METRICS = {
     "speedup_vs_bf16_ar",
@@ -131,7 +131,7 @@ def test_what_calibration_text_promised_stands_beside_what_held_out_prompts_keep
             ratio = kept["tuned"]["speedup_vs_bf16_ar"] / kept[name]["speedup_vs_bf16_ar"]
             assert found["tuned_vs_this"] == pytest.approx(speedup["tuned"] / speedup[name], rel=1e-6)
             assert found["optimism"] == pytest.approx(found["tuned_vs_this"] / ratio - 1, abs=1e-6)
-    lines = optimism_lines(TuneResult.load(path / "result.json"))
+    lines = lines_by_device(TuneResult.load(path / "result.json"), optimism_in_words)
     assert [line.partition(":")[0] for line in lines] == ["rtx-4090", "jetson-agx-orin"]
     assert all("on the calibration text that selected it, the tuned draft is" in line for line in lines)
     page = (path / "report.html").read_text()

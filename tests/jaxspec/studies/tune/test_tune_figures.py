@@ -4,7 +4,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from jaxspec.errors import InputError
 from jaxspec.report.page import drawn as drawn_figures
-from jaxspec.studies.tune.view import drawings, figures, pareto_front
+from jaxspec.studies.tune.view import drawings, figures
 
 pytestmark = pytest.mark.study
 
@@ -40,13 +40,6 @@ def test_text_neither_leaves_the_figure_nor_overlaps(make_entry, make_metrics, n
             width = min(box.x1, second.x1) - max(box.x0, second.x0)
             height = min(box.y1, second.y1) - max(box.y0, second.y0)
             assert min(width, height) < 1.5, (text, other)
-
-
-def test_pareto_front_by_hand():
-    points = [(3.0, 0.5), (1.0, 0.2), (2.0, 0.6), (2.0, 0.4), (4.0, 0.6), (5.0, 0.9)]
-    # (3, .5) loses to (2, .6); (2, .4) too; (4, .6) is as good as (2, .6) and dearer.
-    assert pareto_front(points) == [(1.0, 0.2), (2.0, 0.6), (5.0, 0.9)]
-    assert pareto_front([]) == []
 
 
 def test_damaged_steps_take_their_own_figure_alone(make_entry, tmp_path):

@@ -88,11 +88,17 @@ KNOB_GROUPS: dict[str, tuple[KnobSpec, ...]] = {
     for group, knobs in read_toml_beside(__file__, "knobs.toml").items()
 }
 
-#: Cassandra's knobs, and the same of the LM head.
-CUT_AND_PRUNE, HEAD_KNOBS = KNOB_GROUPS["cut_and_prune"], KNOB_GROUPS["head"]
+#: Cassandra's knobs,
+CUT_AND_PRUNE = KNOB_GROUPS["cut_and_prune"]
 
-#: Bits of a slice, and experts that a draft chooses among.
-(SLICE_BITS,), (EXPERT_POOL,) = KNOB_GROUPS["slice_bits"], KNOB_GROUPS["expert_pool"]
+#: and the same of the LM head.
+HEAD_KNOBS = KNOB_GROUPS["head"]
+
+#: Bits of a slice.
+SLICE_BITS = KNOB_GROUPS["slice_bits"][0]
+
+#: Experts that a draft chooses among.
+EXPERT_POOL = KNOB_GROUPS["expert_pool"][0]
 
 
 #: What becomes of bits that do not fit.

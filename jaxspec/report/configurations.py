@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,7 @@ __all__ = [
     "PAGE_COLUMNS",
     "SpeedRatio",
     "category_table",
+    "defects",
     "gap_in_standard_errors",
     "headline",
     "operator_time_figure",
@@ -90,6 +91,13 @@ def gap_in_standard_errors(configuration: Configuration) -> float | None:
     if expected is None or counted is None or not error:
         return None
     return abs(counted - expected) / error
+
+
+def defects(gaps: Mapping[str, float | None]) -> list[str]:
+    """A line that names drafts whose counted tokens per cycle are too far from the predicted ones, where there are any."""
+    large = [f"{name} {gap:.1f}" for name, gap in gaps.items() if gap is not None and gap > LARGEST_GAP]
+    said = f"DEFECT: tokens per cycle predicted and counted differ by more than {LARGEST_GAP:.0f} standard errors"
+    return [f"{said}: {', '.join(large)}"] if large else []
 
 
 #: Speedups come from float32; two that differ by less are equal.
@@ -288,12 +296,7 @@ def _caption(result: ConfigurationsResult) -> str:
             by_status.setdefault(statuses, []).append(column.heading.replace("\n", " "))
     lines = [f"{status}: {', '.join(columns)}" for status, columns in by_status.items()]
     gaps = {name: gap_in_standard_errors(configuration) for name, configuration in shown.items()}
-    large = [f"{name} {gap:.1f}" for name, gap in gaps.items() if gap is not None and gap > LARGEST_GAP]
-    if large:
-        lines.append(
-            f"DEFECT: tokens per cycle predicted and counted differ by more than {LARGEST_GAP:.0f} standard errors: "
-            + ", ".join(large)
-        )
+    lines += defects(gaps)
     held = statements(each.intervals for each in shown.values())
     return "\n".join([*lines, *(f"{BRACKETS}{words}" for words in held), provenance(result)])
 

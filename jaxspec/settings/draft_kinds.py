@@ -1,7 +1,8 @@
 """The registry of drafts: what each kind is called, and where it is made.
 
-A new draft is a file under `speculate/drafts/` and an entry here, or an entry point of a package. Configurations, command
-line and help read the entries, so that none of them has to load JAX; `jaxspec.speculate.drafts.make_draft` makes the objects.
+A new draft is a file under `speculate/drafts/` and an entry of `draft_kinds.toml`, or an entry point of a package.
+Configurations, command line and help read the entries, so that none of them has to load JAX;
+`jaxspec.speculate.drafts.make_draft` makes the objects.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from jaxspec.report.columns import BRACKETS, Column, Grid, fill, read_columns, statements, terminal_columns
-from jaxspec.report.configurations import LARGEST_GAP
+from jaxspec.report.configurations import defects
 from jaxspec.report.figure_style import (
     BLUE,
     GREEN,
@@ -186,14 +186,8 @@ def activations_in_words(result: CompareResult) -> list[str]:
 
 def gaps_in_words(result: CompareResult) -> list[str]:
     """Drafts whose counted tokens per cycle are too far from the predicted ones."""
-    gaps = {name: each.tokens_per_cycle_gap_in_standard_errors.number for name, each in result.contestants.items()}
-    large = [f"{name} {gap:.1f}" for name, gap in gaps.items() if gap is not None and gap > LARGEST_GAP]
-    if not large:
-        return []
-    return [
-        f"DEFECT: tokens per cycle predicted and counted differ by more than {LARGEST_GAP:.0f} standard errors: "
-        + ", ".join(large)
-    ]
+    contestants = result.contestants.items()
+    return defects({name: each.tokens_per_cycle_gap_in_standard_errors.number for name, each in contestants})
 
 
 #: Colour of each kind of contestant.

@@ -9,7 +9,13 @@ from jaxspec.errors import InputError
 from jaxspec.settings.acceptance import ACCEPTANCE_UNUSED, AcceptanceSettings
 from jaxspec.settings.base import Unused
 from jaxspec.settings.catalog_names import catalog_architectures, known_architecture
-from jaxspec.settings.common import DRAFT_WITHIN_TARGET, POOLS_UNUSED, ExpertSettings, ParallelSettings
+from jaxspec.settings.common import (
+    DRAFT_WITHIN_TARGET,
+    POOLS_UNUSED,
+    ExpertSettings,
+    ParallelSettings,
+    refuse_own_architecture,
+)
 from jaxspec.settings.draft_kinds import KnobSettings, knobs_of_other_schemes
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.knobs import EXPERT_POOL
@@ -91,8 +97,7 @@ class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSett
         self.settle("scheme", own_scheme(self.architecture, copied=self.draft_architecture is None))
         super().__post_init__()
         for name in (self.architecture, self.draft_architecture):
-            if name == "own":
-                raise InputError("architecture 'own' needs a network; give a catalog name or a config.json")
+            refuse_own_architecture(str(name))
         shares = self.acceptance_cumulative
         positions = len((self.acceptance or ()) if shares is None else shares)
         if (positions > 1 or shares is not None) and positions < (self.draft_length or 0):

@@ -12,8 +12,9 @@ import pytest
 from jaxspec.errors import InputError
 from jaxspec.models.embedded import SMALL_NAME
 from jaxspec.settings import build_config, config_hash, to_toml
+from jaxspec.settings.base import Settings
 from jaxspec.settings.common import DRAFT_WITHIN_TARGET
-from jaxspec.settings.fields import hints, setting_of, takes_several
+from jaxspec.settings.fields import explained, hints, setting, setting_of, takes_several
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS
 from jaxspec.studies import (
@@ -245,3 +246,20 @@ def test_a_sweep_is_checked_however_it_is_made():
     ):
         with pytest.raises(InputError, match=words):
             SweepConfig(**settings)
+
+
+def test_help_and_limits_come_from_the_table_beside_a_module(tmp_path):
+    (tmp_path / "settings.toml").write_text('[Square.width]\nhelp = "Its width."\nlow = 1\nhigh = 9\n[Circle.width]\n')
+
+    @dataclasses.dataclass(frozen=True)
+    class Square(Settings, stated_beside=str(tmp_path / "config.py")):
+        width: int = setting(3)
+
+    (field,) = dataclasses.fields(Square)
+    assert explained(field, int) == "Its width. [1 to 9; default: 3]"
+    with pytest.raises(InputError, match="width is 10; allowed is 1 to 9"):
+        Square(width=10)
+    with pytest.raises(KeyError, match="width"):
+
+        class Circle(Settings, stated_beside=str(tmp_path / "config.py")):
+            radius: int = setting(3)

@@ -106,8 +106,8 @@ def cycle_seconds(settings: Settings, draft: str, context: int) -> Float[np.ndar
     )
     pricing = measured_kernels(config, settings.device)
     none_known = DraftAcceptance(np.full(LONGEST, 0.5), np.zeros((LONGEST, 1)), "input", "not used")
-    draft = named_draft(config, pricing.architecture)
-    case = dataclasses.replace(pricing, footprint=read_widths(config), draft=draft)
+    own = named_draft(config, pricing.architecture)
+    case = dataclasses.replace(pricing, footprint=read_widths(config), draft=own)
     advised = price_advice(case, acceptance=none_known, batches=config.batch, scatter=0.0)
     plain = advised.cycles.baselines.stored.cost.total_s + advised.cycles.plain_engine_s
     return np.concatenate([plain[:, :1], advised.numbers["cycle_s"].value], axis=1)

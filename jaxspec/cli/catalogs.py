@@ -54,7 +54,7 @@ def _config(path: str) -> tuple[str, Any, dict[str, str]]:
     from jaxspec.studies.config_files import read_network
 
     shapes = read_network(path).architecture
-    return path, shapes, {key: number.source for key, number in architecture_data(path, shapes).items()}
+    return path, shapes, {key: number.source or "" for key, number in architecture_data(path, shapes).items()}
 
 
 def _show(title: str, rows: dict[str, dict[str, str]], entries: list[dict], verbose: bool) -> None:

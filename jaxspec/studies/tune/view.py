@@ -460,7 +460,7 @@ def drawings(result: TuneResult, metrics: Sequence[Mapping[str, Any]]) -> Drawin
 def figures(result: TuneResult, directory: Path | None) -> Drawings:
     """The report's figures of one device by name, each as a function that draws it."""
     steps = lambda: [] if directory is None else read_metrics(directory)
-    return drawings(result, []) | {"convergence": lambda: convergence_figure(result, steps())}
+    return {**drawings(result, []), "convergence": lambda: convergence_figure(result, steps())}
 
 
 def shown(run: tuple[Sequence[TuneResult], RunDirectory]) -> Shown:

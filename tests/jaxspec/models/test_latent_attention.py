@@ -15,7 +15,7 @@ from jaxspec.models import decoder
 from jaxspec.models.blocks import LatentAttention, StepInput
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import causal_mask
-from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, first_slots, pad_cache, take_slots, write_cache
+from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, first_slots, take_slots, write_cache
 
 pytestmark = pytest.mark.network
 
@@ -165,10 +165,12 @@ def test_a_tree_over_a_shared_prefix_and_a_path_of_its_own():
 
 def test_slots_are_moved_and_rows_are_compressed():
     cache = jax.tree.map(round_kv, whole().cache)
-    moved = take_slots(pad_cache(cache, 3), np.array([[8, 0], [2, 5]]))
+    moved = take_slots(cache, np.array([[8, 0], [2, 5]]))
     np.testing.assert_array_equal(moved.value[:, 0], cache.value[:, 0][:, :, [8, 0]])
     np.testing.assert_array_equal(moved.key[:, 1], cache.key[:, 1][..., [2, 5]])
-    jax.tree.map(np.testing.assert_array_equal, first_slots(pad_cache(cache, 3), 9), cache)
+    jax.tree.map(
+        np.testing.assert_array_equal, first_slots(cache, 4), KVCache(cache.key[..., :4], cache.value[..., :4, :])
+    )
     layer = jax.tree.map(lambda leaf: leaf[1], cache)
     rows = token_rows(layer)
     assert rows.shape == (1, 2, 9, 6 + 11)  # one row for each token: the rotated key, then the latent

@@ -106,12 +106,18 @@ def compare_headline(result: CompareResult) -> str:
     )
 
 
+def _stored(result: CompareResult) -> str:
+    """The form in which the target runs: 16 bits, or that of a quantized release."""
+    plain = result.contestants.get(AUTOREGRESSIVE)
+    return (plain and plain.statement) or "16 bits"
+
+
 def rows_in_words(result: CompareResult) -> list[str]:
     """What the rows of the table are, kind by kind; drafts that are no compressed copy one by one."""
     names: dict[str, list[str]] = {}
     for name, each in result.contestants.items():
         names.setdefault(str(each.kind), []).append(f"{name} ({each.statement})" if each.kind == DRAFT else name)
-    about = {key: f" ({words})" for key, words in _KINDS.items()}
+    about = {key: f" ({words.format(_stored(result))})" for key, words in _KINDS.items()}
     return [f"{kind}: {', '.join(names[key])}{about.get(key, '')}" for key, kind in KIND_TITLES.items() if key in names]
 
 
@@ -147,7 +153,8 @@ def _caption(result: CompareResult) -> list[str]:
     on_prompts = "" if prompts is None else f" on {prompts:.0f} held-out prompts"
     return [
         f"measured{on_prompts}: tokens counted, output, bits per byte, agreement, accuracy; predicted: all other numbers",
-        "exact: output of the 16-bit network; changed: of another one, whose bits per byte and agreement stand beside it",
+        f"exact: output of the network in {_stored(result)}; changed: of another one, whose bits per byte and agreement stand "
+        "beside it",
         *task_in_words(result),
         *(f"{BRACKETS}{words}" for words in intervals_in_words(result)),
         *gaps_in_words(result),
@@ -196,7 +203,7 @@ KIND_COLOURS = {AUTOREGRESSIVE: PURPLE, SELF_DRAFT: BLUE, DRAFT: GREEN, COMPRESS
 
 # What a way of each kind is; other drafts say it themselves.
 _KINDS = {
-    AUTOREGRESSIVE: "a token at a time, in 16 bits",
+    AUTOREGRESSIVE: "a token at a time, in {}",
     SELF_DRAFT: "the target's own compressed copy drafts",
     COMPRESSION: "changes what is decoded",
 }

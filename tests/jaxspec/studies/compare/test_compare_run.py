@@ -14,8 +14,8 @@ from jaxspec.results.network_results import LOST_IN_NOISE
 from jaxspec.runs import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies import CompareConfig, compare
-from jaxspec.studies.compare.result import CompareResult
-from jaxspec.studies.compare.view import shown
+from jaxspec.studies.compare.result import AUTOREGRESSIVE, CompareResult, Contestant
+from jaxspec.studies.compare.view import rows_in_words, shown
 from jaxspec.studies.measured.pricing import resolve_pricing
 
 ONE_LAYER = DecoderConfig(
@@ -100,6 +100,13 @@ def test_the_terminal_says_what_rows_are_why_and_what_next(finished):
     assert f"other drafts: ngram ({draft.statement})" in said
     assert ("--draft ngram" in said[-1]) == (results[0].best == "ngram")
     assert said[-1].startswith("next: ")
+
+
+@pytest.mark.parametrize("form", ["16 bits", "GGUF (Q8_0)"])
+def test_plain_decoding_is_of_the_form_that_runs(form):
+    plain = Contestant(kind=AUTOREGRESSIVE, statement=form)
+    said = rows_in_words(CompareResult(contestants={AUTOREGRESSIVE: plain}))
+    assert said == [f"plain decoding: autoregressive (a token at a time, in {form})"]
 
 
 @pytest.mark.study

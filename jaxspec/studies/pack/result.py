@@ -8,10 +8,14 @@ from typing import Any
 from jaxspec.results import Quantity, Record, Result, measured
 from jaxspec.results.records import one_word
 
-__all__ = ["PackResult", "TensorResult", "UnpackResult", "UnpackedFile", "WholeTensor"]
+__all__ = ["DEQUANTIZED", "PackResult", "TensorResult", "UnpackResult", "UnpackedFile", "WholeTensor"]
 
 #: A size that a checkpoint does not have before it is packed, or a container without a draft.
 _NONE: Quantity[float] = measured(None)
+
+
+#: Option of a container whose weights a file had in fewer bits: the types that they were stored in.
+DEQUANTIZED = "dequantized_from"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,7 +65,7 @@ class PackResult(Result):
     """A container, or a checkpoint that is not packed, whose `scheme` is None.
 
     Attributes:
-        options: settings that the container was packed with.
+        options: settings that the container was packed with; of both, the types of weights that were stored in fewer bits.
     """
 
     arrange_statuses = staticmethod(one_word)

@@ -59,7 +59,7 @@ from jaxspec.studies.pack.draft_split import (
     named_knobs,
     named_norms,
 )
-from jaxspec.studies.pack.result import PackResult, TensorResult, UnpackedFile, UnpackResult, WholeTensor
+from jaxspec.studies.pack.result import DEQUANTIZED, PackResult, TensorResult, UnpackedFile, UnpackResult, WholeTensor
 
 
 def of_other_weights(config: PackConfig, reporter: Reporter) -> str | None:
@@ -84,10 +84,6 @@ def of_other_weights(config: PackConfig, reporter: Reporter) -> str | None:
 def _is_weights(name: str) -> bool:
     """Of the model's folder alone: keys of other networks have their folder before the name."""
     return name.endswith(WEIGHTS_SUFFIX) and os.path.basename(name) == name
-
-
-#: Option of a container whose weights a file had in fewer bits: the types that they were stored in.
-DEQUANTIZED = "dequantized_from"
 
 
 def inspect_file(path: str | Path, *, reporter: Reporter | None = None) -> PackResult:
@@ -121,7 +117,14 @@ def inspect_file(path: str | Path, *, reporter: Reporter | None = None) -> PackR
             tensors.append(TensorResult(**_form(form), entropy=entropies(form, chunks)))
             file.release()
             bar.advance(form.name)
-    return PackResult(checkpoint=path, tensor_bytes=sum(tensor.bytes for tensor in tensors), tensors=tensors)
+    total, options = sum(tensor.bytes for tensor in tensors), _dequantized(Path(path)) or None
+    return PackResult(checkpoint=path, options=options, tensor_bytes=total, tensors=tensors)
+
+
+def _dequantized(source: Path) -> dict[str, Any]:
+    """What options say of a file whose weights are in blocks: they are read as the bfloat16 values that these stand for."""
+    types = open_gguf(source).quantized if is_gguf(source) else ()
+    return {DEQUANTIZED: ", ".join(sorted(types))} if types else {}
 
 
 def describe(container: Container) -> PackResult:
@@ -231,9 +234,8 @@ def pack_checkpoint(
         raise InputError(f"container {str(target)!r} is there already and is not a file; give another place")
     check_file_place(target, "container", replace=force)
     # What the scheme or the importance does not use must not look as if it had been used.
-    options = {"scheme": config.scheme}
-    if is_gguf(source) and (types := open_gguf(source).quantized):
-        options[DEQUANTIZED] = ", ".join(sorted(types))
+    options = {"scheme": config.scheme} | _dequantized(source)
+    if DEQUANTIZED in options:
         reporter.line(
             f"note: weights are the bfloat16 values that {options[DEQUANTIZED]} stand for; how well these compress says "
             "nothing about a 16-bit network, and no ratio is printed"

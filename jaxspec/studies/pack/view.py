@@ -13,7 +13,7 @@ from jaxspec.report.columns import Column
 from jaxspec.report.formatting import fixed, quantity, times
 from jaxspec.report.terminal import Shown, Table
 from jaxspec.results import UNKNOWN, Quantity, measured
-from jaxspec.studies.pack.result import PackResult, TensorResult
+from jaxspec.studies.pack.result import DEQUANTIZED, PackResult, TensorResult
 
 #: Rows of a table that was not asked to show every tensor; the largest kinds come first where there are more.
 _MOST_ROWS = 200
@@ -162,7 +162,9 @@ def container_title(result: PackResult) -> str:
     """What the file is, in a line."""
     if result.scheme is None:
         tensors = quantity("_bytes", result.tensor_bytes)
-        return f"{result.checkpoint or ''}: {tensors} of tensors, not packed"
+        blocks = (result.options or {}).get(DEQUANTIZED)
+        read = f", read as the bfloat16 values that {blocks} stand for" if blocks else ""
+        return f"{result.checkpoint or ''}: {tensors} of tensors, not packed{read}"
     kind = "lossless" if result.lossless else "NOT lossless"
     size = quantity("_bytes", result.file_bytes or 0)
     return f"{result.container or ''}: scheme {result.scheme}, {kind}, {size}"

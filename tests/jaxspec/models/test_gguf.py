@@ -305,6 +305,12 @@ def test_float16_stays_where_all_matrices_have_it(tmp_path):
     np.testing.assert_array_equal(np.asarray(found.params["layers"]["down"])[0], expected)
 
 
+def test_blocks_are_named_where_their_values_are_shown(mixed):
+    seen = js.inspect(mixed)
+    title = seen.table().title.plain
+    assert title.endswith("not packed, read as the bfloat16 values that Q4_1, Q5_0, Q8_0 stand for")
+
+
 @pytest.mark.parametrize("settings", [{"scheme": "huffman"}, {"importance": "magnitude"}])
 def test_a_packed_file_unpacks_to_a_checkpoint(tmp_path, settings):
     config, tensors = checkpoint(HF / "llama_grouped")

@@ -375,11 +375,11 @@ def predict_cycles(
         survival = _survival(target, draft, texts, before, knobs, decoding, jnp.asarray(deepest), **where)
         # What is not drafted is not accepted, so that all lengths share one program.
         drafted = jnp.where(np.arange(MAX_DRAFT_LENGTH) < draft_length, survival, 0.0)
-        found = expected_cycles(drafted, MAX_DRAFT_LENGTH, num_tokens, ends=ends)
-        found = found._replace(survival=found.survival[:, :draft_length])
+        cycles = expected_cycles(drafted, MAX_DRAFT_LENGTH, num_tokens, ends=ends)
+        cycles = cycles._replace(survival=cycles.survival[:, :draft_length])
         if longest is None:
-            return found
-        return _AlongTexts(*found, gained=1.0 + jnp.sum(survival[..., :longest], axis=-1))
+            return cycles
+        return _AlongTexts(*cycles, gained=1.0 + jnp.sum(survival[..., :longest], axis=-1))
 
     # Generated tokens are in the same columns in all texts.
     return _in_chunks(target, *flush_right(texts, lengths + room), ends, renewed, advance)

@@ -29,7 +29,7 @@ from jaxspec.speculate.drafts.interface import Draft
 from jaxspec.speculate.engine import decode_autoregressively
 from jaxspec.speculate.expansion import chain_limits
 from jaxspec.speculate.loop import Request
-from jaxspec.speculate.measured_ranks import ContinuedTexts, measure_ranks
+from jaxspec.speculate.measured_ranks import measure_ranks
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.text.windows import load_text, windows
 from jaxspec.trees.rank_traces import UNKNOWN
@@ -71,7 +71,7 @@ def measure_agreement(
         config=config,
         limits=chain_limits(1),
     )
-    texts = ContinuedTexts(decoded.tokens[:, : length + NEW_TOKENS])
+    texts = decoded.tokens[:, : length + NEW_TOKENS]
     ranks = measure_ranks(
         target, draft_params, texts, draft=draft, config=config, prompt_tokens=length, depth=DEPTH
     ).rank

@@ -61,6 +61,11 @@ class ContinuedTexts(NamedTuple):
     lengths: Int[Any, " batch"] | None = None
     generated: Int[Any, " batch"] | None = None
 
+    @classmethod
+    def of(cls, texts: ContinuedTexts | Int[Any, "batch token"]) -> ContinuedTexts:
+        """The texts, also given as tokens alone."""
+        return texts if isinstance(texts, cls) else cls(texts)
+
 
 class TargetTrace(NamedTuple):
     """Texts from place 0 on, and the target's pass over them.
@@ -165,7 +170,7 @@ def rank_of(logits: Float[Array, "*b vocab"], token: Int[Array, "*b"]) -> Int[Ar
 def measure_ranks(
     target_params: Params,
     draft_params: Any,
-    texts: ContinuedTexts,
+    texts: ContinuedTexts | Int[Any, "batch token"],
     *,
     draft: Draft,
     config: DecoderConfig,
@@ -180,7 +185,7 @@ def measure_ranks(
     own on the drafted ones.
 
     Args:
-        texts: their first root is a prompt's last token.
+        texts: or their tokens, where all prompts have one length and no text stopped; the first root is a prompt's last token.
         draft: static, with its parameters.
         prompt_tokens: static, >= 2; places of the longest prompt. The other places hold tokens that were generated.
         depth: static, >= 1; drafted tokens after a root.
@@ -194,6 +199,7 @@ def measure_ranks(
         ValueError: a prompt of less than two tokens, a text without more, no depth, a token outside the vocabulary, or a
             draft of another vocabulary.
     """
+    texts = ContinuedTexts.of(texts)
     batch, length = check_tokens("texts", texts.tokens, vocab_size=config.vocab_size, least=3)
     check_count("prompt_tokens", prompt_tokens, least=2, most=length - 1)
     check_lengths(texts.lengths, batch, prompt_tokens)
@@ -223,7 +229,7 @@ def record_ranks(
     target: Params,
     config: DecoderConfig,
     draft: ReadyDraft,
-    texts: ContinuedTexts,
+    texts: ContinuedTexts | Int[Any, "batch token"],
     *,
     prompt_tokens: int,
     depth: int,
@@ -236,6 +242,7 @@ def record_ranks(
     Args:
         kept: where the target's passes are kept, with a name of target and texts; None: nowhere.
     """
+    texts = ContinuedTexts.of(texts)
     check_tokens("texts", texts.tokens, vocab_size=config.vocab_size)
     parts, inner = [], hidden_of(draft.draft)
     for number, chunk in enumerate(prompt_chunks(texts.tokens, mesh_of(target), sharing=draft.sharing)):

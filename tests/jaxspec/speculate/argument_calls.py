@@ -16,7 +16,7 @@ from jaxspec.speculate.dynamic_tree import DynamicTree
 from jaxspec.speculate.engine import decode, decode_autoregressively
 from jaxspec.speculate.expansion import chain_limits
 from jaxspec.speculate.loop import Request
-from jaxspec.speculate.measured_ranks import ContinuedTexts, measure_ranks
+from jaxspec.speculate.measured_ranks import measure_ranks
 from jaxspec.speculate.predicted_cycles import predict_cycles
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import Decoding
@@ -85,7 +85,7 @@ def proof_call(target, *, prompts=PROMPTS, length=2, **settings):
 
 def ranks_call(target, *, prompts=PROMPTS, **static):
     static = dict(draft=DRAFT, config=CONFIG, prompt_tokens=2, depth=2) | static
-    return measure_ranks(target, VOTES, ContinuedTexts(prompts), **static)
+    return measure_ranks(target, VOTES, prompts, **static)
 
 
 def calibration_call(target, *, prompts=PROMPTS, first=1, config=CONFIG):

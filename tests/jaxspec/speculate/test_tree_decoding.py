@@ -17,7 +17,7 @@ from jaxspec.speculate.dynamic_tree import DynamicTree
 from jaxspec.speculate.engine import autoregressive_tree, decode
 from jaxspec.speculate.expansion import TreeLimits, chain_limits, tree_limits
 from jaxspec.speculate.loop import LoopForm, Request
-from jaxspec.speculate.measured_ranks import ContinuedTexts, measure_ranks
+from jaxspec.speculate.measured_ranks import measure_ranks
 from jaxspec.speculate.sampling import Decoding, Purpose, draw_keys
 from jaxspec.trees import (
     PADDING,
@@ -163,7 +163,7 @@ def test_ranks_along_the_text_tell_every_cycle(run, target, drafts, name):
     longer = TOKENS + limits.depth + 1
     texts = run(name, autoregressive_tree(LIMITS), num_tokens=longer).tokens[:, : PROMPT + longer]
     static = dict(draft=draft, config=CONFIG, prompt_tokens=PROMPT, depth=limits.depth)
-    traces = jax.jit(functools.partial(measure_ranks, **static))(target, params, ContinuedTexts(texts))
+    traces = jax.jit(functools.partial(measure_ranks, **static))(target, params, texts)
     predicted = cycles_along_text(tree, traces, num_tokens=TOKENS)
     counted = run(name, padded(tree))
     assert np.all(predicted.complete)

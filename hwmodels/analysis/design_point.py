@@ -31,7 +31,6 @@ from hwmodels.parallel.group import held_share
 from hwmodels.speculation.acceptance import Acceptance
 from hwmodels.speculation.chains import PricedChains, SpeculationResult, best, priced_chains
 from hwmodels.speculation.cycle import Case, CycleCost, baseline_steps, plan_steps, price
-from hwmodels.speculation.draft_cost import held_with_draft
 from hwmodels.speculation.plan import chain_plan
 from hwmodels.step.capacity import held_bytes, longest_context
 from hwmodels.step.priced_steps import PricedStep, price_steps
@@ -223,11 +222,10 @@ def design_point(
 
 def _held(case: Case) -> Float[Array, "*b"]:
     """Bytes on one device; a second copy of the target's weights for the draft is not among them."""
-    workload, footprint, group = case.workload, case.footprint, case.device.group
     if case.draft.architecture is not None:
-        parts = {"workload": workload, "footprint": footprint, "draft_cost": case.draft}
-        return held_with_draft(case.architecture, **parts, group=group)
-    share, load = held_share(group, case.architecture, workload)
+        return case.held_bytes
+    workload, footprint = case.workload, case.footprint
+    share, load = held_share(case.device.group, case.architecture, workload)
     return held_bytes(
         share,
         batch=load.batch,

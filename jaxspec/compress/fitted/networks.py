@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import os
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -69,11 +71,14 @@ def fitted_network(
         raise ValueError(f"{name} is fitted to a sample of calibration text, and none came; give a CalibrationSample")
     stacks = {kind: stack_of(params["layers"][kind]) for kind in kinds_of(params["layers"])}
     inputs = {kind: (stack, jnp.asarray(norms[INPUT_OF[kind]])) for kind, stack in stacks.items()}
-    spaces = {} if sample is None else _spaces(facts, stacks, sample.inputs)
-    made: dict[str, Any] = {
-        kind: _of_layers(*of, spaces.get(INPUT_OF[kind]), compress=_function(facts.of(kind).place))
-        for kind, of in inputs.items()
-    }
+    # Row by row, or step by step, most compressions keep one core busy.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        spaces = {} if sample is None else _spaces(facts, stacks, sample.inputs, pool)
+
+        def compressed(kind: str) -> Stored:
+            return _of_layers(*inputs[kind], spaces.get(INPUT_OF[kind]), compress=_function(facts.of(kind).place))
+
+        made: dict[str, Any] = dict(zip(inputs, pool.map(compressed, inputs), strict=True))
     if facts.scales is not None:
         scales = _function(facts.scales)
         made |= {input_scale_of(kind): _scales_of_layers(*of, scales=scales) for kind, of in inputs.items()}
@@ -124,7 +129,9 @@ def _of_layers(stack: Any, norms: Float[Array, "layer column"], spaces: Any, *, 
     return jax.lax.map(one, (stack, norms, spaces))
 
 
-def _spaces(facts: CompressionFacts, stacks: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
+def _spaces(
+    facts: CompressionFacts, stacks: Mapping[str, Any], inputs: Mapping[str, Any], pool: Executor
+) -> dict[str, Any]:
     """The space of each input group that is rounded in one, which all matrices that read it share."""
     groups: dict[str, list[Any]] = {}
     makes: dict[str, Callable[..., Any]] = {}
@@ -133,9 +140,11 @@ def _spaces(facts: CompressionFacts, stacks: Mapping[str, Any], inputs: Mapping[
         if place is not None:
             groups.setdefault(INPUT_OF[kind], []).append(stack)
             makes[INPUT_OF[kind]] = _function(place)
-    return {
-        name: _spaces_of_layers(group, jnp.asarray(inputs[name]), make=makes[name]) for name, group in groups.items()
-    }
+
+    def of(name: str) -> Any:
+        return _spaces_of_layers(groups[name], jnp.asarray(inputs[name]), make=makes[name])
+
+    return dict(zip(groups, pool.map(of, groups), strict=True))
 
 
 @partial(jax.jit, static_argnames="make")

@@ -235,7 +235,8 @@ def _drafted(stages: CompareStages, drafted: Drafted, device: str) -> tuple[Cont
     proof = lossless(trees.decode_with(length, GREEDY), trees.decode_autoregressively(GREEDY), trees.work)
     if proof.mismatches.known:
         # Another draft's program decoded the target alone, whose last bits may differ: only the own one's count.
-        proof = lossless(trees.decode_with(length, GREEDY), trees.unshared.decode_autoregressively(GREEDY), trees.work)
+        own = trees.decode_autoregressively(GREEDY, beside=length)
+        proof = lossless(trees.decode_with(length, GREEDY), own, trees.work)
     facts = SCHEME_FACTS[entry.config.scheme]
     other = trees.other
     return Contestant(

@@ -283,15 +283,21 @@ class TreeStages:
         tokens = decoded["tokens"][:, : setup.prompts.shape[1] + room]
         return ContinuedTexts(tokens, setup.prompt_lengths, np.minimum(decoded["generated"], room))
 
-    def _tree(self, nodes: int) -> Tree:
-        return self.growth.first(nodes).tree(size=self.growth.parent.size)
+    def _tree(self, nodes: int) -> tuple[Tree, TreeLimits]:
+        """The tree of the first nodes: padded to the largest, so that all share a program; a chain as wide as it is, of which
+        a run decodes one."""
+        first = self.growth.first(nodes)
+        if self.target is None:
+            return first.tree(size=self.growth.parent.size), self.limits
+        return first.tree(), tree_limits(first.tree())
 
     def expected_with(self, nodes: int) -> Arrays:
         """Cycles of the held-out prompts with the tree of the first nodes, from its ranks, or followed along the texts where
         what a draft proposes depends on earlier cycles."""
         setup, config = self.work.setup, self.config
+        tree, limits = self._tree(nodes)
         if not self.follows_cycles:
-            cycles = jax.jit(cycles_along_text)(self._tree(nodes), self.traces, num_tokens=config.output_tokens)
+            cycles = jax.jit(cycles_along_text)(tree, self.traces, num_tokens=config.output_tokens)
             return {"generated": np.asarray(cycles.generated), "cycles": np.asarray(cycles.cycles)}
         texts = self._continued
 
@@ -303,15 +309,17 @@ class TreeStages:
                     setup.config,
                     self.work.asked(config.output_tokens, setup.decoding),
                     texts,
-                    self._tree(nodes),
-                    limits=self.limits,
+                    tree,
+                    limits=limits,
                     advance=bar.advance,
                 )
 
         return self.work.stages.run(f"expected/{sampling_mode(setup.decoding)}-tree-{nodes}", compute)
 
-    def _decode_tree(self, tree: Tree, decoding: Decoding, *, tokens: int, name: str, what: str) -> Arrays:
-        setup, limits = self.work.setup, self.limits
+    def _decode_tree(
+        self, tree: Tree, limits: TreeLimits, decoding: Decoding, *, tokens: int, name: str, what: str
+    ) -> Arrays:
+        setup = self.work.setup
 
         def compute() -> Arrays:
             draft = self.draft
@@ -334,12 +342,18 @@ class TreeStages:
             self._decoded[stage] = store.run(stage, compute)
         return self._decoded[stage]
 
-    def decode_autoregressively(self, decoding: Decoding) -> Arrays:
-        """Held-out prompts without a tree, at the width of the largest one; of a target that drafts share a token at a time."""
+    def decode_autoregressively(self, decoding: Decoding, *, beside: int | None = None) -> Arrays:
+        """Held-out prompts without a tree, at the width of the largest one; of a target that drafts share a token at a time.
+
+        Args:
+            beside: at the width, and by the program, of the tree of so many nodes instead.
+        """
         tokens, what = self.copies.continuation_tokens, "decoding without a tree"
-        if self.target is None:
-            tree = autoregressive_tree(self.limits)
-            return self._decode_tree(tree, decoding, tokens=tokens, name="autoregressive", what=what)
+        if self.target is None or beside is not None:
+            limits, name = self.limits, "autoregressive"
+            if beside is not None:
+                limits, name = self._tree(beside)[1], f"autoregressive-{beside}"
+            return self._decode_tree(autoregressive_tree(limits), limits, decoding, tokens=tokens, name=name, what=what)
         setup, asked = self.work.setup, self.work.asked(tokens, decoding)
 
         def compute() -> Arrays:
@@ -348,15 +362,10 @@ class TreeStages:
 
         return self._decoded_once(self.target, f"decoded/{sampling_mode(decoding)}-autoregressive", compute)
 
-    @property
-    def unshared(self) -> TreeStages:
-        """The same, with a target that its own program decodes."""
-        return dataclasses.replace(self, target=None, _decoded={})
-
     def decode_with(self, nodes: int, decoding: Decoding) -> Arrays:
         """Held-out prompts with the tree of the first nodes; what several devices choose is decoded once."""
-        tree, what = self._tree(nodes), f"decoding with a tree of {nodes} nodes"
-        return self._decode_tree(tree, decoding, tokens=self.config.output_tokens, name=f"tree-{nodes}", what=what)
+        what, tokens = f"decoding with a tree of {nodes} nodes", self.config.output_tokens
+        return self._decode_tree(*self._tree(nodes), decoding, tokens=tokens, name=f"tree-{nodes}", what=what)
 
     def cost_on(self, device: str) -> DraftCost:
         """What a draft step costs on the architecture that is priced there."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from jaxspec.errors import InputError, one_line
 from jaxspec.partial_files import to_json, write_text
 from jaxspec.report.terminal import Table, new_console
 
-__all__ = ["add_outputs", "print_table", "run_and_write"]
+__all__ = ["add_outputs", "print_table", "run_and_write", "write_table"]
 
 
 def add_outputs(parser: argparse.ArgumentParser, *, plots: bool = True) -> None:
@@ -31,6 +31,23 @@ def print_table(
     for row in rows:
         table.add_row(*row)
     new_console().print(table)
+
+
+def write_table(
+    page: Path, prog: str, headings: Sequence[str], rows: Iterable[Iterable[str]], *, left: int = 1
+) -> None:
+    """Write a table anew in a page in Markdown, between the two lines that name what writes it.
+
+    Raises:
+        InputError: the page has no such lines.
+    """
+    text, begin, end = page.read_text(encoding="utf-8"), f"<!-- from here: {prog} -->", "<!-- to here -->"
+    before, found, rest = text.partition(begin)
+    if not found or end not in rest:
+        raise InputError(f"{page} has no lines {begin} and {end}; put them where the table belongs")
+    lines = (f"| {' | '.join(cells)} |" for cells in rows)
+    head = [f"| {' | '.join(headings)} |", f"|{'---|' * left}{'---:|' * (len(headings) - left)}"]
+    write_text(page, "\n".join([before + begin, *head, *lines, end]) + rest.partition(end)[2])
 
 
 def run_and_write(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.command_line import print_table
+from experiments.command_line import print_table, write_table
 from jaxspec.models.chat_template import load_chat_template
 from jaxspec.models.embedded import model_place
 from jaxspec.models.special_tokens import end_tokens
@@ -192,19 +192,6 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
     print_table(title, HEADINGS, map(cells, rows), left=4)
 
 
-#: Between these lines of a page its table is written anew.
-FROM, TO = "<!-- from here: python -m experiments.real_network -->", "<!-- to here -->"
-
-
-def write_page(page: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """The table of a page in Markdown."""
-    lines = [f"| {' | '.join(HEADINGS)} |", f"|{'---|' * 4}{'---:|' * (len(HEADINGS) - 4)}"]
-    lines += [f"| {' | '.join(cells(row))} |" for row in rows]
-    before, _, rest = page.read_text(encoding="utf-8").partition(FROM)
-    after = rest.partition(TO)[2]
-    write_text(page, "\n".join([before + FROM, *lines, TO]) + after)
-
-
 def main() -> None:
     """Write the texts, run, show, write."""
     parser = argparse.ArgumentParser(prog="python -m experiments.real_network", description=__doc__)
@@ -260,7 +247,7 @@ def main() -> None:
             write_text(args.json, to_json(document))
     show(rows)
     if args.page:
-        write_page(args.page, rows)
+        write_table(args.page, parser.prog, HEADINGS, map(cells, rows), left=4)
 
 
 if __name__ == "__main__":

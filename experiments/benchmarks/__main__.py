@@ -1,4 +1,4 @@
-"""`python -m experiments.benchmarks [NAME ...] [--json FILE]`."""
+"""How fast this package is, beside a peer in the same run: `python -m experiments.benchmarks [NAME ...] [--json FILE]`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from experiments.benchmarks.cases import CASES
-from experiments.command_line import print_table
+from experiments.command_line import print_table, write_table
 from jaxspec.partial_files import to_json, write_text
 
 
@@ -15,6 +15,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"out of {', '.join(CASES)}; default: all")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--page", type=Path, help="page whose table is written anew")
     args = parser.parse_args()
     if unknown := set(args.names) - set(CASES):
         parser.error(f"unknown benchmark {sorted(unknown)[0]!r}; allowed are {', '.join(CASES)}")
@@ -26,17 +27,20 @@ def main() -> None:
         except Exception as error:  # a failed benchmark is a result too
             rows.append({"name": name, "failed": f"{type(error).__name__}: {error}"})
     shown = lambda row: (f"{row['ours']:.4g}", f"{row['peer']:.4g}", row["unit"], f"{row['ratio']:.3g}")
-    cells = (
+    cells = [
         (row["name"], row["failed"])
         if "failed" in row
         else (row["name"], row["workload"], *shown(row), row["peer_name"])
         for row in rows
-    )
+    ]
     headings = ("name", "workload", "ours", "peer", "unit", "ratio", "peer name")
-    title = "Benchmarks: ours beside a peer in the same run; compile time left out, but for cold starts"
+    title = "Benchmarks: ours beside a peer in the same run; compile time left out, but for starts"
     print_table(title, headings, cells, left=len(headings))
     if args.json:
         write_text(args.json, to_json({"schema_version": 1, "rows": rows}))
+    if args.page:
+        whole = (cell + ("",) * (len(headings) - len(cell)) for cell in cells)
+        write_table(args.page, parser.prog, headings, whole, left=len(headings))
 
 
 if __name__ == "__main__":

@@ -443,21 +443,64 @@ def acceptance() -> dict[str, Any]:
     return row("acceptance", workload, ours, peer, "speculative decoding of the same prompts", "s", peer / ours)
 
 
+def _new_process(*command: str, cache: str) -> float:
+    """Seconds of a new Python process, which keeps programs in a cache of its own, and bytecode as Python does by default."""
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    asked = [sys.executable, *command]
+    started = time.perf_counter()
+    subprocess.run(
+        asked, check=True, env=own | {"XDG_CACHE_HOME": cache}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    return time.perf_counter() - started
+
+
 def cold_start() -> dict[str, Any]:
     """`jaxspec tune` from a new process to the finished report, beside `--quick`; peak memory in the workload's name."""
 
     def run(*flags: str) -> float:
         with tempfile.TemporaryDirectory() as folder:
-            started = time.perf_counter()
-            command = [sys.executable, "-m", "jaxspec", "tune", "--out", folder, *flags]
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            return time.perf_counter() - started
+            return _new_process("-m", "jaxspec", "tune", "--out", f"{folder}/run", *flags, cache=folder)
 
     quick = run("--quick")
     whole = run()
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-    workload = f"embedded network, RTX 4090, peak memory {peak / 1e9:.2f} GB"
+    workload = f"embedded network, no program kept from before, peak memory {peak / 1e9:.2f} GB"
     return row("cold_start", workload, whole, quick, "the same with --quick", "s", quick / whole)
+
+
+#: Commands whose start is timed.
+_STARTED = ("--help", "predict --device rtx-4090", "predict", "predict --device h100-sxm", "advise --device h100-sxm")
+
+
+def start_up() -> list[dict[str, Any]]:
+    """Short commands in new processes, without and with the programs of an earlier run; medians of five.
+
+    The peer is a process that adds two numbers with JAX.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        return [line for command in _STARTED for line in _starts(command, f"{folder}/{command}")]
+
+
+def _starts(command: str, folder: str) -> list[dict[str, Any]]:
+    arguments = ("-m", "jaxspec", *command.split())
+    alone = "import jax; jax.jit(lambda x: x + 1)(1.0).block_until_ready()"
+    unused = map(str, range(_STARTS + 1))  # the first is the warm-up's, whose programs are kept
+    none, kept, peer = medians_s(
+        [
+            lambda: _new_process(*arguments, cache=f"{folder}/{next(unused)}"),
+            lambda: _new_process(*arguments, cache=f"{folder}/0"),
+            lambda: _new_process("-c", alone, cache=f"{folder}/peer"),
+        ],
+        _STARTS,
+    )
+    return [
+        row("start_up", f"jaxspec {command}, {how}", ours, peer, "JAX alone: one addition", "s", peer / ours)
+        for how, ours in (("no program kept", none), ("programs kept", kept))
+    ]
+
+
+#: Times that each command starts.
+_STARTS = 5
 
 
 def lossless() -> list[dict[str, Any]]:
@@ -486,6 +529,7 @@ CASES = {
     "decoding_speed": decoding_speed,
     "transformers_decoding": transformers_decoding,
     "sampling": sampling,
+    "start_up": start_up,
     "cold_start": cold_start,
     "sweeps": sweeps,
     "lossless": lossless,

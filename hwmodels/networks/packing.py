@@ -80,7 +80,10 @@ def packing_of(stated: Mapping[str, Any]) -> Packing:
 _QUARK = {"dtype": "fp4", "qscheme": "per_group", "group_size": 32, "scale_format": "e8m0"}
 
 #: Keys that a refusal repeats.
-_SAID = ("bits", "version", "checkpoint_format", "quant_algo", "fmt", "weight_block_size", "load_in_4bit")
+_SAID = (
+    *("bits", "version", "checkpoint_format", "quant_algo", "fmt", "weight_block_size"),
+    *("load_in_4bit", "load_in_8bit"),
+)
 
 
 def _pair(block: Any) -> tuple[int, int] | None:

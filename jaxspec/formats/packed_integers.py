@@ -9,6 +9,7 @@ Source: compressed-tensors (`pack_to_int32`, `dequantize`); AutoGPTQ and GPTQMod
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -154,18 +155,22 @@ def fp4_codes(
 
 
 def nf4_codes(read: Callable[[str], Any], state: Mapping[str, Any]) -> Codes:
-    """NF4 and FP4 of bitsandbytes, of which blocks of a row share a scale, or with double quantization a code of a scale.
+    """NF4 and FP4 of bitsandbytes, of which blocks share a scale, or with double quantization a code of a scale.
+
+    Blocks go on from row to row; where they end within rows, they are cut into parts that do not, which have the same scale.
 
     Args:
         read: name of a matrix's part, as "absmax" -> its tensor; None: there is none.
         state: its `quant_state`.
     Raises:
-        ValueError: blocks that are parts of several rows.
+        ValueError: parts of another matrix.
     """
-    (rows, columns), size = state["shape"], state["blocksize"]
-    if columns % size:
-        raise ValueError(f"blocks of {size} elements in rows of {columns}")
-    packed, scales = read("weight").reshape(rows, -1), read("absmax").reshape(1, -1)
+    (rows, columns), whole = state["shape"], state["blocksize"]
+    size = math.gcd(columns, whole)
+    times = whole // size
+    # Codes may be stored in any type (`bnb_4bit_quant_storage`).
+    packed = np.ascontiguousarray(read("weight")).view(np.uint8).reshape(rows, -1)
+    scales = np.repeat(read("absmax").reshape(1, -1), times, axis=1)[:, : rows * columns // size]
     if (inner := read("nested_absmax")) is None:
         scales = scales.reshape(rows, -1)
     else:  # blocks of scales go on from row to row
@@ -174,7 +179,7 @@ def nf4_codes(read: Callable[[str], Any], state: Mapping[str, Any]) -> Codes:
             scales,
             inner.reshape(1, -1),
             columns=scales.size,
-            share=(1, state["nested_blocksize"]),
+            share=(1, state["nested_blocksize"] * times),
             minima=shift,
             table=tuple(read("nested_quant_map").tolist()),
         )
@@ -191,7 +196,7 @@ def nf4_codes(read: Callable[[str], Any], state: Mapping[str, Any]) -> Codes:
 
 def scaled_rows(
     elements: Shaped[np.ndarray, "row column"],
-    scales: Float[np.ndarray, ...],
+    scales: Shaped[np.ndarray, ...],
     zeros: np.ndarray | None = None,
     *,
     block: tuple[int, int] | None = None,
@@ -199,6 +204,7 @@ def scaled_rows(
     """Elements in FP8 or INT8 with a scale of the whole matrix, of each row, of groups of a row, or of blocks.
 
     Args:
+        scales: numbers, or E8M0 codes in bytes.
         block: rows and columns of a block, the last of which may be cut; None: as many as divide the matrix evenly.
     Raises:
         ValueError: scales of other parts.
@@ -210,6 +216,8 @@ def scaled_rows(
     if any(count not in (1, most) for count, most in zip(scales.shape, wanted, strict=True)):
         raise ValueError(f"scales {scales.shape} for {wanted} parts of {share}")
     zeros = None if zeros is None else zeros.reshape(scales.shape)
+    if scales.dtype == np.uint8:
+        scales = Codes(scales, None, columns=scales.shape[1], table=E8M0_VALUES)
     if elements.dtype == np.int8:
         return Codes(elements, scales, zeros, columns=columns, share=share)
     return Codes(elements.view(np.uint8), scales, zeros, columns=columns, share=share, elements=elements.dtype)

@@ -49,6 +49,7 @@ _READ_DTYPES = STORED_DTYPES | {
     "I32": np.dtype(np.int32),
     "I64": np.dtype(np.int64),
     "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "F8_E8M0": np.dtype(np.uint8),
     "BOOL": np.dtype(np.bool_),
 }
 

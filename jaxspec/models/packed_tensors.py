@@ -126,7 +126,7 @@ class QuantizedFiles(TensorTable):
         scale = next((parts[part] for part in known if part in parts), names[0])
         own = places[scale].dtype if places[scale].dtype in ("F16", "BF16") else "F32" if self._wide else "BF16"
         try:
-            if places[scale].dtype not in (*STORED_DTYPES, "U8", "F8_E4M3") or scale == names[0]:
+            if places[scale].dtype not in (*STORED_DTYPES, "U8", "F8_E4M3", "F8_E8M0") or scale == names[0]:
                 raise ValueError("no scales")
             if "qweight" in parts:
                 if "qzeros" not in parts:

@@ -84,6 +84,7 @@ def changed(tmp_path):
         ("fp8_rows", {"quant_method": "fp8", "weight_block_size": [128]}, r"weight_block_size \[128\]"),
         ("fp8_rows", {"quant_method": "fp8", "weight_block_size": [128, True]}, r"weight_block_size \[128, True\]"),
         ("fp8_rows", {"format": ["float-quantized"]}, r"format \['float-quantized'\] of compressed-tensors"),
+        ("nf4", {"load_in_4bit": False, "load_in_8bit": True}, "load_in_8bit True"),
         ("gptq", {"bits": 4.0}, "quant_method 'gptq' with bits 4.0"),
     ],
 )
@@ -191,29 +192,40 @@ def test_values_follow_from_the_definition_of_a_packing(form, symmetric):
     np.testing.assert_allclose(held.dot(x), x @ expected.astype(np.float32).T, rtol=2e-5, atol=2e-5)
 
 
-def test_blocks_of_scales_go_on_from_row_to_row():
-    """Double quantization of bitsandbytes: 256 scales share one, and a row has 6."""
+@pytest.mark.parametrize("stored", [np.uint8, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("columns", [384, 88])
+def test_blocks_of_scales_go_on_from_row_to_row(columns, stored):
+    """Double quantization of bitsandbytes: 256 scales share one, and a row has 6; or blocks of 64 end within rows of 88."""
     rng = np.random.default_rng(0)
-    rows, columns, size = 130, 384, 64
+    rows, size = 130, 64
     codes = rng.integers(0, 16, (rows, columns), dtype=np.uint8)
     parts = {
-        "weight": (codes[:, ::2] << 4 | codes[:, 1::2]).reshape(-1, 1),
-        "absmax": rng.integers(0, 256, rows * columns // size, dtype=np.uint8),
+        "weight": (codes[:, ::2] << 4 | codes[:, 1::2]).reshape(-1, 1).view(np.uint8).reshape(-1).view(stored),
+        "absmax": rng.integers(0, 256, -(-rows * columns // size), dtype=np.uint8),
         "quant_map": rng.standard_normal(16, np.float32),
-        "nested_absmax": rng.uniform(0.5, 2, 4).astype(np.float32),
+        "nested_absmax": rng.uniform(0.5, 2, -(-rows * columns // (256 * size))).astype(np.float32),
         "nested_quant_map": rng.standard_normal(256, np.float32),
     }
     state = {"shape": [rows, columns], "blocksize": size, "nested_blocksize": 256, "nested_offset": 0.3}
     found = nf4_codes(parts.get, state)
     inner = np.repeat(parts["nested_absmax"], 256)[: parts["absmax"].size]
     scales = parts["nested_quant_map"][parts["absmax"]] * inner + np.float32(0.3)
-    expected = parts["quant_map"][codes] * np.repeat(scales.reshape(rows, -1), size, axis=1)
+    expected = parts["quant_map"][codes] * np.repeat(scales, size)[: codes.size].reshape(codes.shape)
     np.testing.assert_array_equal(found.values(), expected)
     held = jax.tree.map(jnp.asarray, Coded(found, np.float32))
     np.testing.assert_array_equal(jax.jit(lambda held: held.values())(held), expected)
     np.testing.assert_array_equal(held.take(jnp.array([77, 3])).values(), expected[[77, 3]])
-    with pytest.raises(ValueError, match="blocks of 64 elements in rows of 100"):
-        nf4_codes(parts.get, state | {"shape": [30, 100]})
+    with pytest.raises(ValueError, match="reshape"):
+        nf4_codes(parts.get, state | {"shape": [131, columns]})
+
+
+def test_scales_of_blocks_may_be_powers_of_two_in_a_byte():
+    elements = np.arange(1, 113, dtype=np.uint8).reshape(8, 14).view(ml_dtypes.float8_e4m3fn)
+    codes = np.array([[120, 127, 130], [131, 126, 124]], np.uint8)
+    found = scaled_rows(elements, codes, block=(5, 6))
+    each = np.repeat(np.repeat(2.0 ** (codes.astype(np.float64) - 127), 5, axis=0), 6, axis=1)[:8, :14]
+    np.testing.assert_array_equal(found.values(), elements.astype(np.float64) * each)
+    np.testing.assert_array_equal(Coded(jax.tree.map(jnp.asarray, found), np.float32).values(), found.values())
 
 
 def test_every_e4m3_pattern_is_widened_exactly():

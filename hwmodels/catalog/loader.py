@@ -88,9 +88,14 @@ def device_names() -> tuple[str, ...]:
 #: What names of devices carry beside the device: makers, kinds, sizes of memory.
 _BESIDES = re.compile(
     r"\b(?:nvidia|geforce|amd|intel|apple|google|aws|cloud|instinct|tesla|radeon|quadro|gpu|graphics|sxm[0-9]?|"
-    r"[0-9]+[ -]core)\b"
+    r"hbm[0-9]e?|blackwell|generation|workstation edition|[0-9]+[ -]core)\b"
 )
 _SIZES = re.compile(r"\b[0-9]+ ?gi?b\b")
+
+
+def _sizes(text: str) -> set[str]:
+    return {re.sub(r"\D", "", size) for size in _SIZES.findall(text.lower())}
+
 
 #: Words beside a name that make it another card's.
 _OTHER_CARDS = re.compile(r"\b(?:laptop|mobile|max-q|super|ultra|nano|nx|ti|xt|xtx)\b")
@@ -108,7 +113,9 @@ def device_named(text: str, *, whole: bool = True) -> str | None:
         return None
     match, name = max(matches, key=lambda one: len(one[0][0]))
     rest = words[: match.start()] + " " + words[match.end() :]
-    if _OTHER_CARDS.search(rest):
+    # A name that states a size of memory is of one among several cards; what a log's card has beside it, its steps say.
+    sizes, own = _sizes(text), _sizes(name)
+    if _OTHER_CARDS.search(rest) or (whole and sizes and own and sizes.isdisjoint(own)):
         return None
     return name if not whole or not re.search(r"\w", _BESIDES.sub("", rest)) else None
 
@@ -595,6 +602,10 @@ def _names(section: str) -> tuple[str, ...]:
     return tuple(sorted(f.name.removesuffix(".toml") for f in _folder(section).iterdir() if f.name.endswith(".toml")))
 
 
+def _apart(name: str) -> list[str]:
+    return re.split(r"[\s_/-]+", name)
+
+
 def _slug(name: str) -> str:
     if not isinstance(name, str):
         raise UnknownNameError(f"name is {repr(name)[:60]}; it must be a text, as 'h100-sxm'")
@@ -608,7 +619,12 @@ def _read(registry: Registry[Any], name: str) -> str:
         slug = device_named(name) or slug
     if slug not in registry:
         allowed = sorted(registry)
-        raise UnknownNameError(f"unknown {kind} {name!r};{near_matches(slug, allowed)} allowed: {', '.join(allowed)}")
+        # A name within what came, as of a tuned release of a network, has few of its letters.
+        words = set(_apart(slug))
+        within = [each for each in allowed if len(own := set(_apart(each))) > 1 and own <= words]
+        longest = sorted(within, key=lambda each: (-len(each), each))[:3]
+        near = near_matches(slug, allowed) or near_matches(slug, longest, cutoff=0.0)
+        raise UnknownNameError(f"unknown {kind} {name!r};{near} allowed: {', '.join(allowed)}")
     return (_folder(f"{kind}s") / f"{slug}.toml").read_text(encoding="utf-8")
 
 

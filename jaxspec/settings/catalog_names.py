@@ -92,8 +92,8 @@ def _aliases(file: Path) -> list[str]:
 #: Words of a device's name that say who makes it.
 _MAKERS = {"nvidia", "geforce", "tesla", "amd", "apple", "qualcomm", "xilinx"}
 
-#: Ends of the names of releases that have the shapes of the network they are named for.
-_TUNED = {"instruct", "it", "chat", "hf", "base", "pt"}
+#: Words in the names of releases that have the shapes of the network they are named for.
+_TUNED = {"instruct", "it", "chat", "hf", "base", "pt", "meta"}
 
 
 def known_device(name: str) -> str:

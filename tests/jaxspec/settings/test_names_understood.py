@@ -60,6 +60,28 @@ def test_devices_in_logs_are_no_other_cards(written, meant):
     assert catalog.device_named(written, whole=False) == meant
 
 
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100-sxm"),
+        ("NVIDIA A100-SXM4-80GB", "a100-sxm-80gb"),
+        ("NVIDIA RTX 6000 Ada Generation", "rtx-6000-ada"),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "rtx-pro-6000"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", None),  # slower memory
+        ("NVIDIA A100-SXM4-40GB", None),
+        ("a100 40gb", None),
+        ("a100 80 GB", "a100-sxm-80gb"),
+    ],
+)
+def test_names_that_drivers_print_are_understood(written, meant):
+    assert catalog.device_named(written) == meant
+
+
+def test_a_refusal_names_the_network_that_a_release_is_of():
+    with pytest.raises(catalog.UnknownNameError, match=r"did you mean 'qwen3-30b-a3b'\? allowed"):
+        catalog.architecture("Qwen/Qwen3-30B-A3B-Instruct-2507")
+
+
 def test_aliases_mean_what_the_catalog_says():
     aliases = [alias for name in catalog_devices() for alias in catalog.device_entry(name).aliases]
     assert len(aliases) > 10
@@ -84,6 +106,7 @@ def test_catalog_names_mean_themselves():
         ("meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b"),
         ("Llama 3.1 8B", "llama-3.1-8b"),
         ("Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"),
+        ("meta-llama/Meta-Llama-3.1-8B-Instruct", "llama-3.1-8b"),
         ("own", "own"),
         ("somebody/Another-9B", "somebody/Another-9B"),
     ],

@@ -138,7 +138,7 @@ class Running:
 
     def as_stored(self, names: Collection[str]) -> Running:
         """The row of a checkpoint that has tensors of these names."""
-        ends = [tuple(tensor.split("{layer}")) for tensor in self.stacked]
+        ends = [(parts[0], parts[-1]) for tensor in self.stacked for parts in [tensor.split("{layer}")]]
         if not any(name.startswith(first) and name.endswith(last) for first, last in ends for name in names):
             return self
         tensors = {name: tensor for tensor, held in self.stacked.items() for name in held}

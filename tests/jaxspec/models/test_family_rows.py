@@ -209,3 +209,11 @@ def test_what_is_stored_as_float16_stays_float16(tmp_path):
     fused = stored["model.layers.0.mlp.gate_up_proj.weight"]
     assert fused.dtype == read["layers"]["up"].dtype == np.float16
     np.testing.assert_array_equal(read["layers"]["up"][0].view(np.uint16), fused[22:].view(np.uint16))
+
+
+def test_experts_in_one_tensor_are_read_of_a_layer_with_a_name_of_its_own():
+    row = FAMILIES["glm4_moe"].running
+    (joined, _), own = row.stacked, "mtp.layers.0.mlp.experts.gate_up_proj"
+    moved = dataclasses.replace(row, stacked={own: row.stacked[joined]})
+    assert moved.as_stored(["mtp.layers.0.mlp.experts.0.up_proj.weight"]) is moved
+    assert moved.as_stored([own]).tensors["expert_up"] == own

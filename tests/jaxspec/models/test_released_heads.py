@@ -405,7 +405,7 @@ def network_with_own_head(folder, name):
     return folder, config, params, (one, alone, own, rule)
 
 
-@pytest.mark.network("mimo")
+@pytest.mark.network("glm4_moe")
 @pytest.mark.parametrize("name", OWN)
 def test_a_networks_own_layer_drafts_as_its_parts_say(tmp_path, name):
     folder, config, params, (one, alone, own, (state_first, blind, carries_normed)) = network_with_own_head(

@@ -216,11 +216,12 @@ def scaled_rows(
     if any(count not in (1, most) for count, most in zip(scales.shape, wanted, strict=True)):
         raise ValueError(f"scales {scales.shape} for {wanted} parts of {share}")
     zeros = None if zeros is None else zeros.reshape(scales.shape)
+    held: Any = scales
     if scales.dtype == np.uint8:
-        scales = Codes(scales, None, columns=scales.shape[1], table=E8M0_VALUES)
+        held = Codes(scales, None, columns=scales.shape[1], table=E8M0_VALUES)
     if elements.dtype == np.int8:
-        return Codes(elements, scales, zeros, columns=columns, share=share)
-    return Codes(elements.view(np.uint8), scales, zeros, columns=columns, share=share, elements=elements.dtype)
+        return Codes(elements, held, zeros, columns=columns, share=share)
+    return Codes(elements.view(np.uint8), held, zeros, columns=columns, share=share, elements=elements.dtype)
 
 
 def int4_groups(

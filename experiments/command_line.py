@@ -11,7 +11,7 @@ from jaxspec.errors import InputError, one_line
 from jaxspec.partial_files import to_json, write_text
 from jaxspec.report.terminal import Table, new_console
 
-__all__ = ["add_outputs", "print_table", "run_and_write", "write_table"]
+__all__ = ["add_outputs", "check_page", "print_table", "run_and_write", "write_table"]
 
 
 def add_outputs(parser: argparse.ArgumentParser, *, plots: bool = True) -> None:
@@ -33,21 +33,36 @@ def print_table(
     new_console().print(table)
 
 
+def check_page(parser: argparse.ArgumentParser, page: Path | None) -> None:
+    """End with one line where the program cannot write its table in a page, before it begins."""
+    try:
+        if page is not None:
+            _parts_of_page(page, parser.prog)
+    except InputError as error:
+        parser.exit(2, f"{parser.prog}: {one_line(error)}\n")
+
+
+def _parts_of_page(page: Path, prog: str) -> tuple[str, str]:
+    """What a page in Markdown has up to the line after which a program writes its table, and from the line that ends it.
+
+    Raises:
+        InputError: there is no such page, or no such lines in it.
+    """
+    begin, end = f"<!-- from here: {prog} -->\n", "<!-- to here -->"
+    before, found, rest = page.read_text(encoding="utf-8").partition(begin) if page.is_file() else ("", "", "")
+    if not found or end not in rest:
+        raise InputError(f"{page} has no lines {begin.strip()} and {end}; put them where the table belongs")
+    return before + begin, rest[rest.index(end) :]
+
+
 def write_table(
     page: Path, prog: str, headings: Sequence[str], rows: Iterable[Iterable[str]], *, left: int = 1
 ) -> None:
-    """Write a table anew in a page in Markdown, between the two lines that name what writes it.
-
-    Raises:
-        InputError: the page has no such lines.
-    """
-    text, begin, end = page.read_text(encoding="utf-8"), f"<!-- from here: {prog} -->", "<!-- to here -->"
-    before, found, rest = text.partition(begin)
-    if not found or end not in rest:
-        raise InputError(f"{page} has no lines {begin} and {end}; put them where the table belongs")
-    lines = (f"| {' | '.join(cells)} |" for cells in rows)
-    head = [f"| {' | '.join(headings)} |", f"|{'---|' * left}{'---:|' * (len(headings) - left)}"]
-    write_text(page, "\n".join([before + begin, *head, *lines, end]) + rest.partition(end)[2])
+    """Write a program's table anew in a page. Raises InputError: there is no such page, or no place in it."""
+    before, after = _parts_of_page(page, prog)
+    rule = f"|{'---|' * left}{'---:|' * (len(headings) - left)}"
+    lines = [f"| {' | '.join(headings)} |", rule, *(f"| {' | '.join(cells)} |" for cells in rows)]
+    write_text(page, before + "".join(f"{line}\n" for line in lines) + after)
 
 
 def run_and_write(

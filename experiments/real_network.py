@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.command_line import print_table, write_table
+from experiments.command_line import check_page, print_table, write_table
 from jaxspec.models.chat_template import load_chat_template
 from jaxspec.models.embedded import model_place
 from jaxspec.models.special_tokens import end_tokens
@@ -213,6 +213,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--page", type=Path, help="page whose table is written anew")
     args = parser.parse_args()
+    check_page(parser, args.page)
     reporter = Reporter()
     args.out.mkdir(parents=True, exist_ok=True)
     limits = {"longest": args.longest, "per_category": args.per_category}

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from experiments.benchmarks.cases import CASES
-from experiments.command_line import print_table, write_table
+from experiments.command_line import check_page, print_table, write_table
 from jaxspec.partial_files import to_json, write_text
 
 
@@ -19,6 +19,7 @@ def main() -> None:
     args = parser.parse_args()
     if unknown := set(args.names) - set(CASES):
         parser.error(f"unknown benchmark {sorted(unknown)[0]!r}; allowed are {', '.join(CASES)}")
+    check_page(parser, args.page)
     rows = []
     for name in args.names or CASES:
         try:

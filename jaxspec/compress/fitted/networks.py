@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
@@ -54,6 +54,7 @@ def fitted_network(
     params: Params,
     norms: Mapping[str, Float[Array, "layer column"]],
     sample: CalibrationSample | None = None,
+    spaces: MutableMapping[tuple[str, ...], Any] | None = None,
 ) -> Params:
     """Parameters whose matrices are what is read back, rounded to the type that the stored ones have; with the scales and
     spaces of inputs, and the scales of keys, where these are rounded so (see `fitted_config`).
@@ -63,6 +64,7 @@ def fitted_network(
         params: the target's, as stored.
         norms: L2 norm of each input channel over calibration tokens, by input group (see `INPUT_OF`).
         sample: of the same text; read by compressions whose facts say that they need one.
+        spaces: of inputs, which other compressions of these parameters and this text made; takes those that are made here.
     Raises:
         ValueError: it is not given and is needed.
     """
@@ -73,20 +75,20 @@ def fitted_network(
     inputs = {kind: (stack, jnp.asarray(norms[INPUT_OF[kind]])) for kind, stack in stacks.items()}
     # Row by row, or step by step, most compressions keep one core busy.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        spaces = {} if sample is None else _spaces(facts, stacks, sample.inputs, pool)
+        own = {} if sample is None else _spaces(facts, stacks, sample.inputs, pool, {} if spaces is None else spaces)
 
         def compressed(kind: str) -> Stored:
-            return _of_layers(*inputs[kind], spaces.get(INPUT_OF[kind]), compress=_function(facts.of(kind).place))
+            return _of_layers(*inputs[kind], own.get(INPUT_OF[kind]), compress=_function(facts.of(kind).place))
 
         made: dict[str, Any] = dict(zip(inputs, pool.map(compressed, inputs), strict=True))
     if facts.scales is not None:
         scales = _function(facts.scales)
         made |= {input_scale_of(kind): _scales_of_layers(*of, scales=scales) for kind, of in inputs.items()}
-    for kind in (kind for kind in stacks if INPUT_OF[kind] in spaces):
-        own = spaces[INPUT_OF[kind]]
-        made |= {input_scale_of(kind): _of_experts(own.scale, stacks[kind])}
+    for kind in (kind for kind in stacks if INPUT_OF[kind] in own):
+        space = own[INPUT_OF[kind]]
+        made |= {input_scale_of(kind): _of_experts(space.scale, stacks[kind])}
         if facts.inputs is not None and facts.inputs.of(kind).spread:
-            made |= {each: getattr(own.space, field) for field, each in input_space_of(kind).items()}
+            made |= {each: getattr(space.space, field) for field, each in input_space_of(kind).items()}
     if facts.kv is not None and facts.kv.smoothed_keys and sample is not None:
         made[KEY_SCALE] = jax.vmap(key_scale)(jnp.asarray(sample.largest_keys))
     return params | {"layers": params["layers"] | made}
@@ -130,21 +132,28 @@ def _of_layers(stack: Any, norms: Float[Array, "layer column"], spaces: Any, *, 
 
 
 def _spaces(
-    facts: CompressionFacts, stacks: Mapping[str, Any], inputs: Mapping[str, Any], pool: Executor
+    facts: CompressionFacts,
+    stacks: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+    pool: Executor,
+    made: MutableMapping[tuple[str, ...], Any],
 ) -> dict[str, Any]:
     """The space of each input group that is rounded in one, which all matrices that read it share."""
-    groups: dict[str, list[Any]] = {}
-    makes: dict[str, Callable[..., Any]] = {}
-    for kind, stack in stacks.items():
+    groups: dict[tuple[str, str], list[str]] = {}
+    for kind in stacks:
         place = facts.of(kind).spaces
         if place is not None:
-            groups.setdefault(INPUT_OF[kind], []).append(stack)
-            makes[INPUT_OF[kind]] = _function(place)
+            groups.setdefault((INPUT_OF[kind], place), []).append(kind)
 
-    def of(name: str) -> Any:
-        return _spaces_of_layers(groups[name], jnp.asarray(inputs[name]), make=makes[name])
+    def make(group: tuple[str, ...]) -> Any:
+        name, place, *kinds = group
+        own = [stacks[kind] for kind in kinds]
+        return _spaces_of_layers(own, jnp.asarray(inputs[name]), make=_function(place))
 
-    return dict(zip(groups, pool.map(of, groups), strict=True))
+    wanted = [(*group, *kinds) for group, kinds in groups.items()]
+    missing = [group for group in wanted if group not in made]
+    made.update(zip(missing, pool.map(make, missing), strict=True))
+    return {group[0]: made[group] for group in wanted}
 
 
 @partial(jax.jit, static_argnames="make")

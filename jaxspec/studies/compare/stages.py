@@ -254,6 +254,7 @@ class CompareStages:
     compressions: tuple[str, ...]
     tokenizer: Tokenizer
     task: CheckedTask | None = None
+    _spaces: dict[tuple[str, ...], Any] = dataclasses.field(default_factory=dict)  # that compressions share
 
     def quality_of_scheme(self, scheme: str) -> Quality:
         """Of a scheme's target."""
@@ -317,7 +318,7 @@ class CompareStages:
 
     def _fitted(self, name: str) -> Params:
         sample = self._sample if COMPRESSIONS[name].needs_sample else None
-        return as_computed(fitted_network(name, self.work.setup.stored, self._norms, sample))
+        return as_computed(fitted_network(name, self.work.setup.stored, self._norms, sample, self._spaces))
 
     @cached_property
     def _sample(self) -> CalibrationSample:

@@ -26,6 +26,7 @@ from experiments.papers.fpga_tree_sd.calibration import (
 from experiments.papers.fpga_tree_sd.model import (
     BOARDS,
     CONTEXTS,
+    DATA,
     LENGTHS,
     NAIVE_SLOPE,
     ORIGINAL_LENGTH,
@@ -92,7 +93,10 @@ def generations() -> list[dict[str, Any]]:
 
 
 #: Tokens per cycle of chains by their length, counted along published traces.
-HEAD = Path(__file__).parent / "data" / "measured_head.json"
+HEAD = DATA / "measured_head.json"
+
+#: Curves of a network that runs: what `python -m experiments.papers.fpga_tree_sd.curves` writes.
+CURVES = DATA / "measured_curves.json"
 
 #: Share of the best throughput within which a length is as good.
 FREE = 0.02
@@ -275,6 +279,19 @@ def traced_heads() -> list[dict[str, Any]]:
     return heads
 
 
+def measured_curves() -> list[dict[str, Any]]:
+    """Measured AAT curves with the law that was fitted to half of their questions, and what boards make of them."""
+    return json.loads(CURVES.read_text(encoding="utf-8"))["curves"]
+
+
+def _curve_entries(value: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        row | {"board": one, "lengths": ", ".join(map(str, one["best_length"]))}
+        for row in value
+        for one in row["boards"]
+    ]
+
+
 def _variant_entries(value: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [
         {
@@ -295,6 +312,7 @@ _detail = functools.partial(detail, Path(__file__).parent)
 DETAILS = (
     _detail("boards", boards, _board_entries),
     _detail("heads", lambda outcome: traced_heads()),
+    _detail("curves", lambda outcome: measured_curves(), _curve_entries),
     _detail("variants", lambda outcome: compare(), _variant_entries),
     _detail("switching", lambda outcome: generations(), _switching_entries),
     _detail("law_bounds", law_bounds, lambda value: [value]),

@@ -3,7 +3,7 @@
 Forms are those of the mobile-NPU paper's Tables 1, 4 and 5 and the baselines of Cassandra's Table III. Text is the held-out
 half of QUESTIONS (see `experiments.real_network`), written by the network's chat template, of which the question alone counts;
 the other half fits what is fitted. The task is sums in words, answered greedily. What is done is kept under --out, cheapest
-first: all text before any task.
+first: all text before any task. With --only, what the file of --json has of other variants stays.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from jaxspec.models.chat_template import load_chat_template
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import model_place
-from jaxspec.partial_files import to_json, write_text
+from jaxspec.partial_files import read_json, to_json, write_text
 from jaxspec.runs import Reporter
 from jaxspec.runs.run_index import versions
 from jaxspec.runs.stages import Arrays, Stages
@@ -225,6 +225,18 @@ def measure(
     return document(measuring, texts, tasks)
 
 
+def with_earlier(found: dict[str, Any], earlier: dict[str, Any]) -> dict[str, Any]:
+    """A document with what an earlier one of the same settings has beside it."""
+    both = dict(found)
+    for part, keys in (("variants", ("variant",)), ("comparisons", ("variant", "beside"))):
+        rows: dict[tuple[str, ...], dict[str, Any]] = {}
+        for row in (*earlier.get(part, ()), *found[part]):
+            name = tuple(row[key] for key in keys)
+            rows[name] = rows.get(name, {}) | row
+        both[part] = list(rows.values())
+    return both
+
+
 def main() -> None:
     """Measure, or go on, and write."""
     parser = argparse.ArgumentParser(prog="python -m experiments.instruct_accuracy", description=__doc__)
@@ -232,12 +244,18 @@ def main() -> None:
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--out", type=Path, default=Path("runs/instruct_accuracy"))
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--only", nargs="+", default=[], choices=[variant.name for variant in VARIANTS])
     args = parser.parse_args()
     settings = Settings()
+    chosen = [variant for variant in VARIANTS if not args.only or variant == FLOAT or variant.name in args.only]
     begun = hashlib.sha256(f"{args.model} {settings}".encode() + args.questions.read_bytes()).hexdigest()[:12]
     measuring = Measuring(args.model, args.questions, settings, Stages(args.out / begun), Reporter())
     path = args.json or args.out / begun / "result.json"
-    measure(measuring, VARIANTS, lambda found: write_text(path, to_json({"model": args.model} | found)))
+    earlier = read_json(path) if args.only and path.is_file() else {}
+    asked = {"model": args.model, "settings": dataclasses.asdict(settings)}
+    if earlier and {key: earlier.get(key) for key in asked} != asked:
+        parser.error(f"{path} was measured with another network or other settings; give --json another file")
+    measure(measuring, chosen, lambda found: write_text(path, to_json(asked | with_earlier(found, earlier))))
 
 
 if __name__ == "__main__":

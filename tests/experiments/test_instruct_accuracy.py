@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from experiments.instruct_accuracy import Measuring, Settings, measure
+from experiments.instruct_accuracy import Measuring, Settings, measure, with_earlier
 from experiments.papers.mobile_npu.accuracy import FLOAT, Text, Variant
 from jaxspec.errors import InputError
 from jaxspec.models.embedded import load_model, model_place
@@ -80,6 +80,23 @@ def test_answers_with_float16_attention_are_those_that_it_would_write(chat, aske
     assert kept.all()  # greedy answers are the likeliest tokens, place by place
     written[1, 0] = (written[1, 0] + 1) % 256
     assert measuring._kept(FLOAT, written, lambda: None).tolist() == [True, False, True, True]
+
+
+def test_what_was_measured_earlier_stays_beside_what_is_new():
+    earlier = {
+        "variants": [{"variant": "float", "bits": 1.0, "task": 0.5}, {"variant": "q4_0", "bits": 1.2, "task": 0.1}],
+        "comparisons": [{"variant": "q4_0", "beside": "float", "bits": 0.2}],
+    }
+    found = {
+        "questions": 2,
+        "variants": [{"variant": "float", "bits": 1.0}, {"variant": "wanda-50", "bits": 1.4}],
+        "comparisons": [{"variant": "wanda-50", "beside": "float", "bits": 0.4}],
+    }
+    both = with_earlier(found, earlier)
+    assert both["questions"] == 2
+    assert both["variants"] == [*earlier["variants"], found["variants"][1]]
+    assert both["comparisons"] == [*earlier["comparisons"], *found["comparisons"]]
+    assert with_earlier(found, {}) == found
 
 
 def test_a_network_without_a_template_is_refused(asked, tmp_path):

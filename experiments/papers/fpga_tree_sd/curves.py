@@ -16,6 +16,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import minimize_scalar
@@ -134,7 +135,7 @@ class Measuring:
         texts, config, stored = self.texts, self.loaded.config, self.loaded.params
         assert texts.generated is not None
         rows, _ = flush_right(texts.tokens, self.lengths + texts.generated)
-        windows = rows[self.halves == 0, -_WINDOW:]
+        windows = jnp.asarray(rows[self.halves == 0, -_WINDOW:])
         scheme = find_scheme(name, runs=True)
         knobs = uniform_knobs(scheme, config)
         prepared = calibrate(stored, config, windows, scheme=scheme, first=_WINDOW // 2).prepared
@@ -151,19 +152,20 @@ class Measuring:
 
         return RankTraces(**self.stages.run(f"ranks/{name}", compute))
 
-    def counts(self, name: str, levels: int) -> list[Counts]:
+    def counts(self, name: str, levels: int) -> tuple[Counts, Counts]:
         """Of both halves, with trees that grow by the first one's prior scores."""
         traces = self.ranks(name)
         halves = [RankTraces(traces.rank[self.halves == h], traces.num_starts[self.halves == h]) for h in (0, 1)]
         sizes = {"nodes": len(LENGTHS), "depth": levels, "vocabulary": self.loaded.config.vocab_size}
         grown = grow("prior", candidate_shape("prior", **sizes), halves[0], **sizes)
         passes = np.maximum.accumulate(np.asarray(grown.tree().depth))
-        found = []
-        for half in halves:
+
+        def counted(half: RankTraces) -> Counts:
             curve = aat_by_size(grown, half, num_tokens=self.settings.tokens)
             assert bool(np.all(curve.complete)), "a root has no ranks"
-            found.append(Counts(np.asarray(curve.generated), np.asarray(curve.cycles), passes))
-        return found
+            return Counts(np.asarray(curve.generated), np.asarray(curve.cycles), passes)
+
+        return counted(halves[0]), counted(halves[1])
 
 
 def forms(curve: Float[np.ndarray, " length"]) -> tuple[dict[str, Float[np.ndarray, " length"]], dict[str, float]]:
@@ -288,7 +290,7 @@ def main() -> None:
             "versions": versions(),
         }
         # A line for each curve and for each board.
-        write_text(args.json, re.sub(r' ?(?=\{"(boards|best_length)")', "\n", json.dumps(found, sort_keys=True)) + "\n")
+        write_text(args.json, re.sub(r' (?=\{"(boards|best_length)")', "\n", json.dumps(found, sort_keys=True)) + "\n")
 
 
 if __name__ == "__main__":

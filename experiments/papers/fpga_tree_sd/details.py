@@ -286,7 +286,7 @@ def measured_curves() -> list[dict[str, Any]]:
 
 def _curve_entries(value: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [
-        row | {"board": one, "lengths": ", ".join(map(str, one["best_length"]))}
+        {**row, "board": one, "lengths": ", ".join(map(str, one["best_length"]))}
         for row in value
         for one in row["boards"]
     ]

@@ -38,12 +38,13 @@ def as_float(value: Number) -> Leaf:
     Args:
         value: "*b", a Python number or an array of any numeric type.
     Returns:
-        "*b"; a Python number stays one (and so takes the precision of what it meets), a float array keeps its type.
+        "*b"; a Python number stays one (and so takes the precision of what it meets), a float array keeps its type, but for
+        one of 16 bits or fewer, whose range bytes and rates leave.
     """
     if isinstance(value, (int, float)):
         return float(value)
     array = jnp.asarray(value)
-    return array if jnp.issubdtype(array.dtype, jnp.inexact) else array.astype(float)
+    return array if jnp.issubdtype(array.dtype, jnp.inexact) and array.dtype.itemsize > 2 else array.astype(float)
 
 
 def with_last_axis(tree: Tree) -> Tree:

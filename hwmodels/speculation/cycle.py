@@ -28,7 +28,7 @@ from hwmodels.network.operators import StepShape, decode_step, draft_step, verif
 from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.numerics.fast_compile import priced_at_once
 from hwmodels.numerics.fields import AMOUNT, check_number, part, short_line
-from hwmodels.numerics.scalars import Leaf, Number, as_float, either, same_rank, with_rank
+from hwmodels.numerics.scalars import Leaf, Number, as_float, either, rank_of, same_rank, with_rank
 from hwmodels.parallel.group import for_draft, sharing_devices
 from hwmodels.speculation.draft_cost import (
     COMPRESSED_COPY,
@@ -185,10 +185,22 @@ def price(case: Case, plan: Plan, *, temperature: Number = 0.0, also: Sequence[S
         temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
         also: further steps of the target; leaves are single numbers.
     Raises:
-        ValueError: the footprint lacks a kind or names one that does not exist.
+        ValueError: the footprint lacks a kind or names one that does not exist; or the case has batches, whose axis would be
+            taken for that of draft steps: `jax.vmap` maps over cases.
     Gradient: right for every leaf of the case, with the kinks of the roofline at temperature 0.
     """
     device, architecture, cost = case.device, case.architecture, case.draft
+    single = {
+        "workload": case.workload,
+        "footprint": case.footprint,
+        "engine": case.engine,
+        "device.tiers": device.tiers,
+    }
+    for name, part_of_case in single.items():
+        if rank_of(part_of_case):
+            raise ValueError(
+                f"Case.{name} has arrays; price takes a case of single numbers: map it over cases by jax.vmap"
+            )
     target_steps, (draft_steps, verify_steps) = baseline_steps(case), plan_steps(case, plan)
     shared = {"routing": case.routing, "temperature": temperature}
     if cost.architecture is None:

@@ -38,6 +38,22 @@ def test_a_case_is_mapped_and_differentiated(case):
     np.testing.assert_allclose(slope, differences, rtol=2e-2)
 
 
+def test_a_case_of_batches_is_refused(case):
+    several = dataclasses.replace(case.workload, batch=jnp.array([1.0, 2.0, 5.0]))
+    with pytest.raises(ValueError, match=r"Case\.workload has arrays.*jax\.vmap"):
+        price(dataclasses.replace(case, workload=several), chain_plan(3.0))
+    memory = dataclasses.replace(case.device.memory, bandwidth_bytes_per_s=jnp.array([2e11, 3e11]))
+    with pytest.raises(ValueError, match=r"Case\.device\.tiers has arrays"):
+        price(dataclasses.replace(case, device=dataclasses.replace(case.device, memory=memory)), chain_plan(3.0))
+
+
+@pytest.mark.parametrize("narrow", [jnp.bfloat16, jnp.float16])
+def test_numbers_of_16_bits_are_priced_as_wider_ones(case, narrow):
+    found = price(case, chain_plan(jnp.asarray(3.0, narrow))).total_s
+    assert found.dtype == jnp.float32
+    np.testing.assert_allclose(found, price(case, chain_plan(3.0)).total_s, rtol=1e-6)
+
+
 def test_a_case_without_a_footprint_is_uncompressed(case):
     plain = dataclasses.replace(case, footprint=Case(case.device, case.architecture, case.workload).footprint)
     cycle = price(plain, chain_plan(2.0))

@@ -293,13 +293,15 @@ def compare_runs(paths: Iterable[str | os.PathLike[str]]) -> Table:
     """What differs between runs: settings, inputs, versions, numbers; a column per run.
 
     Raises:
-        InputError: fewer than two runs, or a path that is none.
+        InputError: fewer than two runs, a path that is none, or a run whose settings were changed since.
     """
     if isinstance(paths, str) or not isinstance(paths, Iterable):  # a text would be taken apart, letter by letter
         raise InputError(f"paths is {shown(paths)}; give two or more in a list")
     runs = [find_run(as_path("path", path)) for path in paths]
     if len(runs) < 2:
         raise InputError(f"{len(runs)} run came; give two or more to compare")
+    for run in runs:
+        check_settings_file(run.path)
     return _facts_table("Runs compared", runs, only_different=True)
 
 

@@ -91,6 +91,7 @@ def test_settings_that_were_changed_afterwards_are_noticed(capsys, finished):
         lambda: js.resume("run"),
         lambda: js.toy(width=5, out="run"),
         lambda: js.open_result("run") if finished else js.resume("run"),
+        lambda: compare_runs(["run", "run"]),
     ):
         with pytest.raises(InputError, match=r"config\.toml' has changed since the run was begun.*restore it"):
             use()

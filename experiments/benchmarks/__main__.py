@@ -27,6 +27,8 @@ def main() -> None:
             rows += measured if isinstance(measured, list) else [measured]
         except Exception as error:  # a failed benchmark is a result too
             rows.append({"name": name, "failed": f"{type(error).__name__}: {error}"})
+        if args.json:  # what is measured stays, however far the next ones come
+            write_text(args.json, to_json({"schema_version": 1, "rows": rows}))
     shown = lambda row: (f"{row['ours']:.4g}", f"{row['peer']:.4g}", row["unit"], f"{row['ratio']:.3g}")
     cells = [
         (row["name"], row["failed"])
@@ -37,8 +39,6 @@ def main() -> None:
     headings = ("name", "workload", "ours", "peer", "unit", "ratio", "peer name")
     title = "Benchmarks: ours beside a peer in the same run; compile time left out, but for starts"
     print_table(title, headings, cells, left=len(headings))
-    if args.json:
-        write_text(args.json, to_json({"schema_version": 1, "rows": rows}))
     if args.page:
         whole = (cell + ("",) * (len(headings) - len(cell)) for cell in cells)
         write_table(args.page, parser.prog, headings, whole, left=len(headings))

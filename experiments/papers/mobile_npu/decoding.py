@@ -66,7 +66,14 @@ class Decoding(NamedTuple):
 
     step_s: np.ndarray
     head_share: np.ndarray  # of the vocabulary projection in the step
-    energy_j: np.ndarray | None  # None where a device says nothing of its energy
+    energies_j: (
+        Mapping[str, np.ndarray] | None
+    )  # by field of `StepEnergy`; None where a device says nothing of its energy
+
+    @property
+    def energy_j(self) -> np.ndarray | None:
+        """Of all causes."""
+        return None if self.energies_j is None else np.sum(list(self.energies_j.values()), axis=0)
 
     def tokens_per_s(self) -> np.ndarray:
         """Of all samples together."""
@@ -107,13 +114,10 @@ def decode(
     """Steps of `BATCHES` samples behind each prompt; stored as on the NPU unless given."""
     samples, stored = jnp.asarray(BATCHES, float), stored or footprint()
     steps = [_steps(device, network, stored, float(prompt), samples) for prompt in prompts]
-    total, operators = (
-        np.stack([np.asarray(x, np.float64) for x in part])
-        for part in zip(*((one.total_s, one.operator_s) for one in steps), strict=True)
-    )
-    power = [one.power_w for one in steps]
-    energy_j = None if power[0] is None else total * np.stack([np.asarray(one, np.float64) for one in power])
-    return Decoding(total, operators[..., OPERATORS.index("lm_head")] / total, energy_j)
+    stacked: StepCost = jax.tree.map(lambda *parts: np.stack([np.asarray(x, np.float64) for x in parts]), *steps)
+    total, energy = stacked.total_s, stacked.energy
+    energies_j = None if energy is None else vars(energy) | {"memory_j": energy.memory_j.sum(axis=-1)}
+    return Decoding(total, stacked.operator_s[..., OPERATORS.index("lm_head")] / total, energies_j)
 
 
 @jit_fast_compile

@@ -17,6 +17,7 @@ from experiments.papers.mobile_npu.accuracy import accuracies, accuracy_statemen
 from experiments.papers.mobile_npu.decoding import (
     BATCHES,
     PROMPTS,
+    Decoding,
     decode,
     fit,
     fitted_numbers,
@@ -41,7 +42,7 @@ from experiments.papers.mobile_npu.versions import (
 )
 from experiments.reproduce.paper import Outcome, Statement, detail, missed_statements, statement, statements_detail
 from hwmodels import OPERATORS, Architecture, Device, catalog, step_operators, uniform_weight_bits
-from hwmodels.compute.matrix_vector_npu import attention_times, stage_times
+from hwmodels.compute.matrix_vector_npu import MatrixVectorNpu, attention_times, stage_times
 from hwmodels.network.operators import StepShape
 from hwmodels.numerics.fast_compile import jit_fast_compile
 
@@ -263,6 +264,7 @@ def _generations(outcome: Outcome) -> list[Mapping[str, Any]]:
         device = catalog.device(entry)
         for model in MODELS:
             step = outcome.solved[generation, model]
+            (npu_alone,) = decode(_without_host(device), networks()[model], PROMPTS[:1]).tokens_per_s()
             rows.append(
                 devices[generation]
                 | {
@@ -274,9 +276,28 @@ def _generations(outcome: Outcome) -> list[Mapping[str, Any]]:
                     "head_percent": 100.0 * step.head_share[0, -1],
                     "power_w": step.power_w()[0, -1],
                     "joules_per_token": step.energy_j[0, -1] / 16.0,
+                    "npu_logits_tokens_per_s": npu_alone[-1],
                 }
+                | _watts(step, device)
             )
     return rows
+
+
+def _without_host(device: Device) -> Device:
+    """The phone whose NPU computes logits itself, at the rates of its other products."""
+    assert isinstance(device.matrix_unit, MatrixVectorNpu)
+    return dataclasses.replace(device, matrix_unit=dataclasses.replace(device.matrix_unit, host=None))
+
+
+def _watts(step: Decoding, device: Device) -> dict[str, float]:
+    """Mean power at 16 samples by cause: the CPU while it computes logits, the NPU, the memory, and all else of the phone."""
+    assert isinstance(device.matrix_unit, MatrixVectorNpu)
+    assert device.matrix_unit.host is not None
+    assert step.energies_j is not None
+    of = {name: float(joules[0, -1] / step.step_s[0, -1]) for name, joules in step.energies_j.items()}
+    cpu = float(device.matrix_unit.host.power_w * step.head_share[0, -1])
+    arithmetic = of["arithmetic_j"]
+    return {"cpu_w": cpu, "npu_w": arithmetic - cpu, "memory_w": of["memory_j"], "phone_w": of["static_j"]}
 
 
 def _table3() -> list[dict[str, Any]]:

@@ -81,7 +81,7 @@ class CompareConfig(StopwatchSettings, NetworkKnobSettings, CommonConfig, stated
 
     #: All drafts take this text: on 135 million parameters 24 prompts are estimated at half an hour of two cores, from the
     #: measured time of their steps.
-    quick: ClassVar[Mapping[str, Any]] = {"prompts": 16, "calibration_prompts": 12}
+    quick: ClassVar[Mapping[str, Any]] = {"prompts": 16, "calibration_prompts": 16}
 
     schemes: tuple[str, ...] = setting(
         ("cassandra1", "cassandra2", "mxint8", "any-precision"),

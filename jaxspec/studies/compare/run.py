@@ -191,6 +191,8 @@ def contest_on(stages: CompareStages, device: str) -> Contest:
         contestants[name], speeds[name] = _drafted(stages, drafted, device)
         footprints.append(drafted.stages.widths)
         clocks.append(_timed(drafted, device, contestants[name].draft_length.known))
+        if device == next(reversed(stages.work.pricings)):
+            drafted.stages.release()  # on no further device is it asked for
     for name in stages.compressions:
         footprint = stages.footprint_of_compression(name, head_elements)
         own, words = with_own_kernels(config, device, pricing, stages.work.setup.config, COMPRESSIONS.get(name))

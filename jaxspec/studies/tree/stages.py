@@ -180,6 +180,11 @@ class TreeStages:
         assert self.knobs is not None
         return self.copies.ready(self.knobs)
 
+    def release(self) -> None:
+        """Let go of the draft and of what it was made from; who asks for it again has it made anew."""
+        for owner, name in ((self, "draft"), (self, "other"), (self.copies, "calibration")):
+            vars(owner).pop(name, None)
+
     @property
     def cost_here(self) -> hwmodels.DraftCost:
         """Cost of the draft beside the network that runs."""

@@ -121,7 +121,7 @@ def test_both_spellings_of_the_rotary_settings(changes, theta, original):
         (
             {"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True}},
             "llama with quant_method 'bitsandbytes' in quantization_config is not modelled: quant_method 'bitsandbytes' with "
-            "no more; read are compressed-tensors, .*: take a checkpoint in 16 bits",
+            "load_in_8bit True; read are compressed-tensors, .*: take a checkpoint in 16 bits",
         ),
         (
             {"quantization_config": {"quant_method": "fp8", "fmt": "e5m2"}},

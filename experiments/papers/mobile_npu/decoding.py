@@ -114,7 +114,7 @@ def decode(
     """Steps of `BATCHES` samples behind each prompt; stored as on the NPU unless given."""
     samples, stored = jnp.asarray(BATCHES, float), stored or footprint()
     steps = [_steps(device, network, stored, float(prompt), samples) for prompt in prompts]
-    stacked: StepCost = jax.tree.map(lambda *parts: np.stack([np.asarray(x, np.float64) for x in parts]), *steps)
+    stacked: Any = jax.tree.map(lambda *parts: np.stack([np.asarray(x, np.float64) for x in parts]), *steps)
     total, energy = stacked.total_s, stacked.energy
     energies_j = None if energy is None else vars(energy) | {"memory_j": energy.memory_j.sum(axis=-1)}
     return Decoding(total, stacked.operator_s[..., OPERATORS.index("lm_head")] / total, energies_j)

@@ -11,7 +11,7 @@ from jaxspec.errors import InputError, one_line
 from jaxspec.partial_files import to_json, write_text
 from jaxspec.report.terminal import Table, new_console
 
-__all__ = ["add_outputs", "check_page", "file_that_is_there", "print_table", "run_and_write", "write_table"]
+__all__ = ["add_outputs", "check_page", "existing_file", "print_table", "run_and_write", "write_table"]
 
 
 def add_outputs(parser: argparse.ArgumentParser, *, plots: bool = True) -> None:
@@ -33,7 +33,7 @@ def print_table(
     new_console().print(table)
 
 
-def file_that_is_there(text: str) -> Path:
+def existing_file(text: str) -> Path:
     """Type of an argument that names a file to read."""
     if not Path(text).is_file():
         raise argparse.ArgumentTypeError(f"{text!r} is no file; give one that is there")

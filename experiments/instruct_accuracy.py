@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.command_line import file_that_is_there
+from experiments.command_line import existing_file
 from experiments.papers.mobile_npu.accuracy import (
     COMPARISONS,
     FLOAT,
@@ -241,7 +241,7 @@ def with_earlier(found: dict[str, Any], earlier: dict[str, Any]) -> dict[str, An
 def main() -> None:
     """Measure, or go on, and write."""
     parser = argparse.ArgumentParser(prog="python -m experiments.instruct_accuracy", description=__doc__)
-    parser.add_argument("questions", type=file_that_is_there)
+    parser.add_argument("questions", type=existing_file)
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--out", type=Path, default=Path("runs/instruct_accuracy"))
     parser.add_argument("--json", type=Path)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.command_line import check_page, file_that_is_there, print_table, write_table
+from experiments.command_line import check_page, existing_file, print_table, write_table
 from jaxspec.models.chat_template import load_chat_template
 from jaxspec.models.embedded import model_place
 from jaxspec.models.special_tokens import end_tokens
@@ -195,7 +195,7 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
 def main() -> None:
     """Write the texts, run, show, write."""
     parser = argparse.ArgumentParser(prog="python -m experiments.real_network", description=__doc__)
-    parser.add_argument("questions", type=file_that_is_there)
+    parser.add_argument("questions", type=existing_file)
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--architecture", default="llama-3.1-8b", help="whose cost is predicted")
     parser.add_argument("--devices", nargs="+", default=["rtx-4090", "rtx-4090-calibrated"])

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import minimize_scalar
 
-from experiments.command_line import file_that_is_there
+from experiments.command_line import existing_file
 from experiments.papers.fpga_tree_sd.calibration import PLATFORM_CONTEXTS, board_table, fit
 from experiments.papers.fpga_tree_sd.details import CURVES
 from experiments.papers.fpga_tree_sd.model import BOARDS, LENGTHS, ORIGINAL_DEPTH, board_times, cells, cycle
@@ -267,7 +267,7 @@ def _interval(values: Float[np.ndarray, " resample"]) -> dict[str, float]:
 def main() -> None:
     """Measure, or go on, and write."""
     parser = argparse.ArgumentParser(prog="python -m experiments.papers.fpga_tree_sd.curves", description=__doc__)
-    parser.add_argument("questions", type=file_that_is_there)
+    parser.add_argument("questions", type=existing_file)
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--drafts", nargs="+", default=["q4", "cassandra1", "ngram"])
     parser.add_argument("--per-category", type=int, default=Settings.per_category)

@@ -189,7 +189,7 @@ def test_runs_that_cannot_be_exported(run, config, knobs, some_text, small, mode
     (unfinished / "config.toml").write_text("design = 'sweep'\n")
     assert "no draft to export" in refusal(lambda: export(unfinished))
     changed = shutil.copytree(model, tmp_path / "changed")
-    settings = {"model": str(changed), "text": str(some_text)}
+    settings = {"model": str(changed), "text": str(some_text), "device": DEVICES}
     other = write_run(tmp_path / "other", build_config(TuneConfig, small, settings), knobs)
     weights = bytearray((changed / "model.safetensors").read_bytes())
     weights[-1] ^= 1

@@ -226,12 +226,12 @@ def measure(
     return document(measuring, texts, tasks)
 
 
-def with_earlier(found: dict[str, Any], earlier: dict[str, Any]) -> dict[str, Any]:
+def with_earlier(new: dict[str, Any], earlier: dict[str, Any]) -> dict[str, Any]:
     """A document with what an earlier one of the same settings has beside it."""
-    both = dict(found)
+    both = dict(new)
     for part, keys in (("variants", ("variant",)), ("comparisons", ("variant", "beside"))):
         rows: dict[tuple[str, ...], dict[str, Any]] = {}
-        for row in (*earlier.get(part, ()), *found[part]):
+        for row in (*earlier.get(part, ()), *new[part]):
             name = tuple(row[key] for key in keys)
             rows[name] = rows.get(name, {}) | row
         both[part] = list(rows.values())

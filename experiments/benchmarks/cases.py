@@ -468,8 +468,9 @@ def cold_start() -> dict[str, Any]:
     return row("cold_start", workload, whole, quick, "the same with --quick", "s", quick / whole)
 
 
-#: Commands whose start is timed.
+#: Commands whose start is timed, and times that each starts.
 _STARTED = ("--help", "predict --device rtx-4090", "predict", "predict --device h100-sxm", "advise --device h100-sxm")
+_STARTS = 5
 
 
 def start_up() -> list[dict[str, Any]]:
@@ -497,10 +498,6 @@ def _starts(command: str, folder: str) -> list[dict[str, Any]]:
         row("start_up", f"jaxspec {command}, {how}", ours, peer, "JAX alone: one addition", "s", peer / ours)
         for how, ours in (("no program kept", none), ("programs kept", kept))
     ]
-
-
-#: Times that each command starts.
-_STARTS = 5
 
 
 def lossless() -> list[dict[str, Any]]:

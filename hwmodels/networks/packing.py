@@ -81,8 +81,14 @@ _QUARK = {"dtype": "fp4", "qscheme": "per_group", "group_size": 32, "scale_forma
 
 #: Keys that a refusal repeats.
 _SAID = (
-    *("bits", "version", "checkpoint_format", "quant_algo", "fmt", "weight_block_size"),
-    *("load_in_4bit", "load_in_8bit"),
+    "bits",
+    "version",
+    "checkpoint_format",
+    "quant_algo",
+    "fmt",
+    "weight_block_size",
+    "load_in_4bit",
+    "load_in_8bit",
 )
 
 

@@ -87,16 +87,16 @@ def test_what_was_measured_earlier_stays_beside_what_is_new():
         "variants": [{"variant": "float", "bits": 1.0, "task": 0.5}, {"variant": "q4_0", "bits": 1.2, "task": 0.1}],
         "comparisons": [{"variant": "q4_0", "beside": "float", "bits": 0.2}],
     }
-    found = {
+    new = {
         "questions": 2,
         "variants": [{"variant": "float", "bits": 1.0}, {"variant": "wanda-50", "bits": 1.4}],
         "comparisons": [{"variant": "wanda-50", "beside": "float", "bits": 0.4}],
     }
-    both = with_earlier(found, earlier)
+    both = with_earlier(new, earlier)
     assert both["questions"] == 2
-    assert both["variants"] == [*earlier["variants"], found["variants"][1]]
-    assert both["comparisons"] == [*earlier["comparisons"], *found["comparisons"]]
-    assert with_earlier(found, {}) == found
+    assert both["variants"] == [*earlier["variants"], new["variants"][1]]
+    assert both["comparisons"] == [*earlier["comparisons"], *new["comparisons"]]
+    assert with_earlier(new, {}) == new
 
 
 def test_a_network_without_a_template_is_refused(asked, tmp_path):

@@ -281,7 +281,7 @@ def main() -> None:
     for name in args.drafts:
         for levels in _LEVELS:
             curves.append({"draft": name, "levels": levels} | summary(*measuring.counts(name, levels)))
-        found = {
+        document = {
             "schema_version": 1,
             "model": args.model,
             "settings": dataclasses.asdict(settings),
@@ -291,7 +291,9 @@ def main() -> None:
             "versions": versions(),
         }
         # A line for each curve and for each board.
-        write_text(args.json, re.sub(r' (?=\{"(boards|best_length)")', "\n", json.dumps(found, sort_keys=True)) + "\n")
+        write_text(
+            args.json, re.sub(r' (?=\{"(boards|best_length)")', "\n", json.dumps(document, sort_keys=True)) + "\n"
+        )
 
 
 if __name__ == "__main__":

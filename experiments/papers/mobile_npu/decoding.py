@@ -62,13 +62,16 @@ PROMPTS = (512, 1024, 2048, 4096)
 
 
 class Decoding(NamedTuple):
-    """Steps at several batch sizes and prompts, "prompt batch"."""
+    """Steps at several batch sizes and prompts, "prompt batch".
+
+    Attributes:
+        head_share: of the vocabulary projection in the step.
+        energies_j: by field of `StepEnergy`; None where a device says nothing of its energy.
+    """
 
     step_s: np.ndarray
-    head_share: np.ndarray  # of the vocabulary projection in the step
-    energies_j: (
-        Mapping[str, np.ndarray] | None
-    )  # by field of `StepEnergy`; None where a device says nothing of its energy
+    head_share: np.ndarray
+    energies_j: Mapping[str, np.ndarray] | None
 
     @property
     def energy_j(self) -> np.ndarray | None:

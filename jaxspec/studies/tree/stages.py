@@ -294,7 +294,8 @@ class TreeStages:
         first = self.growth.first(nodes)
         if self.target is None:
             return first.tree(size=self.growth.parent.size), self.limits
-        return first.tree(), tree_limits(first.tree())
+        chain = first.tree()
+        return chain, tree_limits(chain)
 
     def expected_with(self, nodes: int) -> Arrays:
         """Cycles of the held-out prompts with the tree of the first nodes, from its ranks, or followed along the texts where

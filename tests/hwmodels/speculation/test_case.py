@@ -49,9 +49,9 @@ def test_a_case_of_batches_is_refused(case):
 
 @pytest.mark.parametrize("narrow", [jnp.bfloat16, jnp.float16])
 def test_numbers_of_16_bits_are_priced_as_wider_ones(case, narrow):
-    found = price(case, chain_plan(jnp.asarray(3.0, narrow))).total_s
-    assert found.dtype == jnp.float32
-    np.testing.assert_allclose(found, price(case, chain_plan(3.0)).total_s, rtol=1e-6)
+    priced = price(case, chain_plan(jnp.asarray(3.0, narrow))).total_s
+    assert priced.dtype == jnp.float32
+    np.testing.assert_allclose(priced, price(case, chain_plan(3.0)).total_s, rtol=1e-6)
 
 
 def test_a_case_without_a_footprint_is_uncompressed(case):

@@ -222,10 +222,10 @@ def test_blocks_of_scales_go_on_from_row_to_row(columns, stored):
 def test_scales_of_blocks_may_be_powers_of_two_in_a_byte():
     elements = np.arange(1, 113, dtype=np.uint8).reshape(8, 14).view(ml_dtypes.float8_e4m3fn)
     codes = np.array([[120, 127, 130], [131, 126, 124]], np.uint8)
-    found = scaled_rows(elements, codes, block=(5, 6))
+    made = scaled_rows(elements, codes, block=(5, 6))
     each = np.repeat(np.repeat(2.0 ** (codes.astype(np.float64) - 127), 5, axis=0), 6, axis=1)[:8, :14]
-    np.testing.assert_array_equal(found.values(), elements.astype(np.float64) * each)
-    np.testing.assert_array_equal(Coded(jax.tree.map(jnp.asarray, found), np.float32).values(), found.values())
+    np.testing.assert_array_equal(made.values(), elements.astype(np.float64) * each)
+    np.testing.assert_array_equal(Coded(jax.tree.map(jnp.asarray, made), np.float32).values(), made.values())
 
 
 def test_every_e4m3_pattern_is_widened_exactly():

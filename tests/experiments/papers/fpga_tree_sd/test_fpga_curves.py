@@ -36,14 +36,14 @@ def test_what_a_length_loses():
 
 def test_a_curve_is_judged_by_the_other_half():
     ours, others = 1.0 + 0.8 * np.log(LENGTHS), 1.1 * (1.0 + 0.8 * np.log(LENGTHS))
-    found = summary(counts(ours), counts(others))
+    judged = summary(counts(ours), counts(others))
     # A law without error on its own half is 1 / 1.1 of the other one.
-    assert found["error"]["law"]["value"] == pytest.approx(1 - 1 / 1.1, abs=1e-3)
-    assert found["error"]["no form"]["value"] == pytest.approx(1 - 1 / 1.1, abs=1e-3)
-    assert found["error"]["constant"]["value"] > found["error"]["chain"]["value"] > found["error"]["law"]["value"]
-    assert found["tokens_per_cycle"][0] == pytest.approx(others[0], abs=0.01)
+    assert judged["error"]["law"]["value"] == pytest.approx(1 - 1 / 1.1, abs=1e-3)
+    assert judged["error"]["no form"]["value"] == pytest.approx(1 - 1 / 1.1, abs=1e-3)
+    assert judged["error"]["constant"]["value"] > judged["error"]["chain"]["value"] > judged["error"]["law"]["value"]
+    assert judged["tokens_per_cycle"][0] == pytest.approx(others[0], abs=0.01)
     # A factor moves no best length.
-    assert all(max(board["lost_at_own_law"]) < 0.005 for board in found["boards"])
+    assert all(max(board["lost_at_own_law"]) < 0.005 for board in judged["boards"])
 
 
 def test_the_committed_curves_are_of_trees():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +34,16 @@ from hwmodels.network.architecture import EXPERT_MATRICES
 from hwmodels.parallel import sum_exchange
 from jaxspec.formats.bit_slices import read_draft
 
-__all__ = ["AVERAGE_OFF", "BARS", "DETAILS", "MEASURED", "VARIANTS", "missed_bars", "statements"]
+__all__ = ["AVERAGE_OFF", "BARS", "DETAILS", "MEASURED", "VARIANTS", "missed_bars", "statements", "steepening"]
 
 
-#: Gains of hot over random pools, and drafted tokens accepted: `pool_rules` of `measured_figures`.
+#: `pool_rules` and `cache_hits` of `measured_figures`: gains of hot over random pools, drafted tokens accepted, hits.
 MEASURED = Path(__file__).parent / "data" / "measured_pools.json"
+
+
+def _measured() -> dict[str, Any]:
+    return json.loads(MEASURED.read_text(encoding="utf-8"))
+
 
 #: How far averages may be off, relative.
 AVERAGE_OFF = 0.03
@@ -253,18 +258,24 @@ def _exchanges() -> list[Statement]:
 
 def statements(solved: Solved) -> list[Statement]:
     """All of them."""
-    measured = json.loads(MEASURED.read_text(encoding="utf-8"))
     return [
         *_schemes(solved),
         *_slices(),
         *_exchanges(),
         *_rivals(solved),
         *_locality(solved),
-        *_pools(measured),
+        *_pools(_measured()),
     ]
 
 
 _OTHER_HALF = next(gb for gb in CAPACITIES if gb != FITTED_HALF)
+
+
+def steepening(hits: Sequence[Mapping[str, float]]) -> float:
+    """By which measured exponents of hits rise as the cached share falls: the slope of one's logarithm over the other's."""
+    share, exponent = (np.log([row[key] for row in hits]) for key in ("share", "exponent"))
+    return -float(np.polyfit(share, exponent, 1)[0])
+
 
 #: What else a reader might have chosen, each with numbers fitted anew to the same half.
 VARIANTS: Mapping[str, Variant] = {
@@ -275,6 +286,7 @@ VARIANTS: Mapping[str, Variant] = {
     "LRU by characteristic time": Variant(lru=True),
     "embedding inside HB": EMBEDDING_INSIDE,
     "leading bits cached in both modes": SLICES_ALWAYS,
+    "small caches as routers choose": Variant(steepening=steepening(_measured()["cache_hits"])),
 }
 
 #: Largest errors of a reproduction: median, 90th percentile, maximum.

@@ -68,6 +68,7 @@ class Variant:
             choices, an LRU cache by its characteristic time; in place of power laws.
         embedding_inside: the embedding table takes room in HB memory as other weights do.
         slices_always: leading bits of experts alone are cached, while decoding autoregressively too.
+        steepening: of the hits of autoregressive decoding, see `SteepeningHits`; 0: a power law.
     """
 
     draft_depth: int = 10
@@ -76,6 +77,7 @@ class Variant:
     lru: bool = False
     embedding_inside: bool = False
     slices_always: bool = False
+    steepening: float = 0.0
 
 
 #: The model itself, and what the paper prints where the model has something else.

@@ -1,4 +1,5 @@
-"""Figures 5b and 17, measured on the embedded mixture of experts: the paper's targets are a thousand times as large.
+"""Figures 5b and 17 and hits of small caches, measured on the embedded mixture of experts: the paper's targets are a thousand
+times as large.
 
 48 prompts: with a third of them, pools differ by chance.
 """
@@ -66,6 +67,7 @@ __all__ = [
     "accepted_tokens",
     "axes_figure",
     "both_axes",
+    "cache_hits",
     "draft_bytes",
     "hot_pools",
     "length_of",
@@ -345,6 +347,21 @@ def pool_rules(network: Measured, settings: Settings, sharing: Sequence[int]) ->
                 gain = bootstrap(np.divide, accepted[rule], accepted[_RANDOM])
                 measured.gains.append({"rule": rule, "pool": size, **gain._asdict()})
     return measured
+
+
+def cache_hits(network: Measured) -> list[dict[str, float]]:
+    """Share of a token's experts that are among those which its own text chose most before it, by how many these are.
+
+    Exponents are those of the cached share of all experts, here to a half: equal, were hits a power law of it.
+    """
+    ranks = np.asarray(hot_pools(network))
+    chosen = np.moveaxis(np.asarray(network.chosen[:, network.text.first :]), 2, 0)
+    found = np.take_along_axis(ranks, chosen, axis=-1)
+    rows, experts = [], network.experts.num_experts
+    for cached in range(1, experts // 2 + 1):
+        share, hits = cached / experts, float(np.mean(found < cached))
+        rows.append({"cached": cached, "share": share, "hits": hits, "exponent": float(np.log(hits) / np.log(share))})
+    return rows
 
 
 def weight_readings(network: Measured, settings: Settings) -> list[dict[str, Any]]:

@@ -106,7 +106,7 @@ def all_speedups(rows: Sequence[Fitted], capacity_gb: int, variant: Variant = MO
         some = list(rows[start : start + ROWS])
         fitted = stack(some + [some[-1]] * (ROWS - len(some)))
         # What changes the program, the same for all other variants.
-        rules = Variant(lru=variant.lru, slices_always=variant.slices_always)
+        rules = Variant(lru=variant.lru, slices_always=variant.slices_always, steepening=variant.steepening)
         numbers = fitted, float(variant.embedding_inside), variant.one_rule
         priced = _program(rules)(*devices(capacity_gb), targets(), own_drafts(), *numbers)
         priced = jax.device_get(priced)

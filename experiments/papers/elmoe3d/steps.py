@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import flax.struct
 import jax
@@ -34,10 +34,11 @@ from experiments.papers.elmoe3d.printed import (
     target_bits,
 )
 from hwmodels.device import Device
-from hwmodels.memory.expert_hits import CharacteristicTime, PowerLawHits
+from hwmodels.memory.expert_hits import CharacteristicTime, PowerLawHits, cached_share
 from hwmodels.memory.placement import BitSlices, ByMode, DraftCopies, ExpertCache
 from hwmodels.network.architecture import EXPERT_MATRICES, KINDS, Architecture, parameters
 from hwmodels.network.operators import step_operators
+from hwmodels.network.operators.expert_sharing import ExpertReads
 from hwmodels.network.operators.steps import StepShape
 from hwmodels.network.routing import EVERY_EXPERT, Routing
 from hwmodels.numerics.units import BITS_PER_BYTE
@@ -124,6 +125,23 @@ class _Line:
     routing: Routing
     slice_bits: Any  # of an expert in the cache while speculating
     pooled: Any  # 1: a draft that chooses among the cached experts
+
+
+@flax.struct.dataclass
+class SteepeningHits:
+    """Hits f^(beta f^-steepening) at a cached share f: smaller caches find less than a power law says."""
+
+    title: ClassVar[str] = "hits by a power law that steepens as the cache shrinks"
+
+    exponent: Any  # beta, at f = 1
+    steepening: Any  # >= 0; 0: a power law
+
+    def hit_share(self, reads: ExpertReads, cached_experts: Any) -> Float[Array, "*b"]:
+        """See `HitRule`."""
+        share = cached_share(reads, cached_experts)
+        some = share > 0
+        share = jnp.where(some, share, 1.0)
+        return jnp.where(some, share ** (self.exponent * share**-self.steepening), 0.0)
 
 
 def _cost(device: Device, placement: Any, architecture: Architecture, line: _Line, *, pools: bool = False) -> Priced:
@@ -218,7 +236,7 @@ def cell_steps(
 
     alone = together = CharacteristicTime()
     if not rules.lru:
-        alone = PowerLawHits(exponent=fitted.locality, fading=0.0)
+        alone = SteepeningHits(fitted.locality, rules.steepening)
         together = PowerLawHits(
             exponent=jnp.where(one_rule, fitted.locality, fitted.speculative_locality),
             fading=jnp.where(one_rule, 0.0, fitted.fading),

@@ -4,9 +4,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from experiments.papers.elmoe3d.details import steepening
 from experiments.papers.elmoe3d.measured_figures import (
     READINGS,
     Measured,
+    cache_hits,
     draft_bytes,
     pool_sizes_of,
     read_network,
@@ -16,6 +18,7 @@ from jaxspec.models.blocks import Experts
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.kv_cache import KVCache
 from jaxspec.speculate.acceptance import TargetText
+from jaxspec.speculate.hotness import RETENTION
 
 pytestmark = pytest.mark.paper
 
@@ -61,3 +64,29 @@ def test_sizes_and_bytes_by_hand(network):
     # five norms and two routers in 16 bits.
     matrices, rest = 2 * (2 * 256 + 2 * 128 + 2 * 3 * 1024), 2 * 160 + (2 * 2 + 1) * 32 + 2 * 192
     assert draft_bytes(network, 2, 4) == matrices * 4.5 / 8 + rest * 2
+
+
+def test_hits_of_small_caches_are_those_of_a_plain_count(network):
+    chosen, first = np.asarray(network.chosen), network.text.first
+    found = np.zeros(3)
+    for text, layer, query in np.ndindex(3, 2, network.text.hidden.shape[1]):
+        at = first + query
+        heat = np.zeros(6)
+        for token in range(at):
+            heat[chosen[text, token, layer]] += RETENTION ** (at - 1 - token)
+        order = list(np.argsort(-heat, kind="stable"))
+        for expert in chosen[text, at, layer]:
+            found += order.index(expert) < np.arange(1, 4)
+    count = 3 * 2 * network.text.hidden.shape[1] * 2
+    rows = cache_hits(network)
+    assert [row["cached"] for row in rows] == [1, 2, 3]
+    assert [row["hits"] for row in rows] == pytest.approx(list(found / count))
+    for row in rows:
+        assert row["share"] ** row["exponent"] == pytest.approx(row["hits"])
+
+
+def test_a_power_law_does_not_steepen():
+    shares = np.array([0.1, 0.2, 0.4])
+    hits = lambda exponents: [{"share": f, "exponent": b} for f, b in zip(shares, exponents, strict=True)]
+    assert steepening(hits([0.3] * 3)) == pytest.approx(0.0, abs=1e-12)
+    assert steepening(hits(0.3 * shares**-0.15)) == pytest.approx(0.15)

@@ -1,15 +1,17 @@
 """Train the draft head of a network: `python -m experiments.train_draft_head [--model NAME --text FILE]`.
 
 Stops and starts, as `python -m experiments.train_embedded` does. The network is frozen. A network of bytes learns from what the
-embedded network was trained on, any other from a file of text, best one that it wrote itself. Takes about half an hour on two
-CPU cores.
+embedded network was trained on, any other from a file of text, best one that it wrote itself; where that has only some hundred
+thousand tokens, add --documentation, or the head learns it by heart. Takes about half an hour on two CPU cores.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import dataclasses
 from pathlib import Path
+from pydoc_data.topics import topics
 
 import jax
 import jax.numpy as jnp
@@ -178,6 +180,32 @@ def make_head_step(recipe: HeadRecipe, config: DecoderConfig, target: Params, ta
     return transform.init, lambda head, opt_state, batch: step(head, opt_state, target, *batch)
 
 
+#: Characters of a docstring below which it has no sentences to speak of.
+_SENTENCES = 400
+
+
+def documentation(root: Path) -> str:
+    """English at hand with every interpreter: the help texts of Python's language reference, and the standard library's long
+    docstrings.
+
+    Args:
+        root: folder of the standard library.
+    """
+    texts = list(topics.values())
+    for path in sorted(root.rglob("*.py")):
+        if _ELSEWHERE.isdisjoint(path.relative_to(root).parts):
+            nodes = ast.walk(ast.parse(path.read_bytes()))
+            docstrings = (ast.get_docstring(node) or "" for node in nodes if isinstance(node, _DOCUMENTED))
+            texts += [text for text in docstrings if len(text) >= _SENTENCES]
+    return "\n\n".join(texts)
+
+
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+#: Folders of the standard library that hold other packages, or tests, some of which do not parse.
+_ELSEWHERE = {"site-packages", "dist-packages", "test", "tests", "lib2to3"}
+
+
 def parse_arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m experiments.train_draft_head", description=__doc__)
@@ -186,6 +214,11 @@ def parse_arguments() -> argparse.Namespace:
         "--text",
         help="file to learn from, as `jaxspec tune --text` reads it: its first half teaches, its second half measures; "
         "default: the standard library, for networks of bytes",
+    )
+    parser.add_argument(
+        "--documentation",
+        action="store_true",
+        help="learn from the standard library's documentation too, beside --text",
     )
     parser.add_argument("--run", type=Path, default=Path("runs/train_draft_head"), help="folder of the checkpoints")
     parser.add_argument("--out", type=Path, help="folder for the head; default: inside --run, nothing is overwritten")
@@ -208,7 +241,8 @@ def main() -> None:
         text, corpus = load_text("stdlib", target.tokenizer), training_bytes(args.stdlib)
     else:
         text = load_text(args.text, target.tokenizer, chat=load_chat_template(model_place(args.model)))
-        corpus = {"library": text.calibration}
+        documents = target.tokenizer.encode(documentation(args.stdlib).encode()) if args.documentation else ()
+        corpus = {"library": np.concatenate([text.calibration, documents]).astype(np.int32)}
     config = dataclasses.replace(target.config, num_layers=1)
     init, step_function = make_head_step(recipe, config, target.params, target.config)
     head = init_head_params(config, jax.random.key(recipe.seed))
@@ -232,7 +266,9 @@ def main() -> None:
     out = args.out or args.run / "weights"
     save_head(state["params"], config, out, target=target.params, max_positions=recipe.long_window)
     if args.text is not None:
-        print(f"head in {out}; measure it: jaxspec evaluate --model {args.model} --draft {out} --text {args.text}")
+        print(
+            f"head in {out}; measure it: jaxspec compare --model {args.model} --schemes none --lossy none --drafts {out}"
+        )
         return
     # As it is stored, as it will be read: bfloat16, computed in float32.
     stored = load_head(out, target, dtype=jnp.float32)

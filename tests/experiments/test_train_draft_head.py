@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.train_draft_head import unroll
+from experiments.train_draft_head import documentation, unroll
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import abstract_params
 from jaxspec.models.draft_head import abstract_head_params, head_logits, target_ends
@@ -85,3 +85,14 @@ def test_training_sees_what_decoding_sees(head, target):
             first = head_logits(depths[0][0][:, root_place], ends, HEAD)
             later = [head_logits(states[:, chain], ends, HEAD) for states, _ in depths[1:]]
             np.testing.assert_allclose(np.stack([first, *later], axis=1), wanted, rtol=2e-4, atol=2e-5)
+
+
+def test_documentation_has_long_docstrings_and_no_tests(tmp_path):
+    long = "A sentence of the standard library. " * 20
+    for name, text in (("module.py", long), ("short.py", "Brief."), ("test/test_module.py", long.upper())):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f'def function():\n    """{text}"""\n')
+    found = documentation(tmp_path)
+    assert long.strip() in found
+    assert "Brief." not in found and long.upper().strip() not in found
+    assert "Boolean operations" in found  # help texts of the language reference

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import functools
 import itertools
@@ -52,16 +53,18 @@ from jaxspec.compress.kv import stored_kv, token_rows
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.formats.fields import counted_entropy_bits
 from jaxspec.formats.patterns import BFLOAT16, to_bits
+from jaxspec.models.chat_template import load_chat_template
 from jaxspec.models.decoder import forward_text
-from jaxspec.models.embedded import load_model
+from jaxspec.models.embedded import model_place
 from jaxspec.models.matrix import stack_of
 from jaxspec.models.stored import as_computed
 from jaxspec.partial_files import to_json, write_text
 from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.proof import continue_texts
 from jaxspec.speculate.sampling import GREEDY
-from jaxspec.text import load_text, windows
-from jaxspec.tuning.calibration import calibrate, target_params
+from jaxspec.studies.measured.run_context import load_target
+from jaxspec.text import load_text
+from jaxspec.tuning.calibration import calibrate
 from jaxspec.tuning.compression_objective import left_bits, measure_hard, objective_j
 
 __all__ = [
@@ -81,10 +84,14 @@ __all__ = [
 ]
 
 
-MEASURED = Path(__file__).parent / "data" / "measured.json"
+#: Networks that were measured, and where their numbers are.
+MEASURED = {
+    "embedded": Path(__file__).parent / "data" / "measured.json",
+    "smollm2-135m": Path(__file__).parent / "data" / "measured_smollm2.json",
+}
 
-#: Windows of text, tokens of a prompt and of its continuation.
-_WINDOWS, _PROMPT, _CONTINUED = 64, 48, 96
+#: Tokens of a prompt.
+_PROMPT = 48
 
 #: Drafted tokens: Fig. 7.
 LENGTH = 5
@@ -112,24 +119,39 @@ def _mean(rows: list[dict[str, float]]) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure and write."""
-    loaded, scheme = load_model("embedded"), find_scheme("cassandra1")
-    config, stored = loaded.config, target_params(loaded.params)
-    text = load_text("stdlib", loaded.tokenizer)
-    prompts = windows(text.held_out, _WINDOWS, _PROMPT, 0, document_starts=text.held_out_starts)
-    decoded = continue_texts(
-        as_computed(stored), config, Prompts(prompts, num_tokens=_CONTINUED, decoding=GREEDY, seed=0)
+    """Measure and write: `python -m experiments.papers.cassandra.details [--model smollm2-135m --text FILE]`."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.papers.cassandra.details", description=__doc__)
+    parser.add_argument("--model", choices=list(MEASURED), default="embedded")
+    parser.add_argument(
+        "--text",
+        default="stdlib",
+        help="as `jaxspec tune --text` reads it; of conversations the answers are written anew",
     )
-    tokens = jnp.asarray(decoded["tokens"][:, : _PROMPT + _CONTINUED])
+    parser.add_argument("--windows", type=int, default=64, help="prompts out of the text (default: %(default)s)")
+    parser.add_argument("--tokens", type=int, default=96, help="that a prompt is continued by (default: %(default)s)")
+    args = parser.parse_args()
+    loaded, scheme = load_target(args.model).loaded, find_scheme("cassandra1")
+    config, stored = loaded.config, loaded.params
+    text = load_text(args.text, loaded.tokenizer, chat=load_chat_template(model_place(args.model)))
+    if text.calibration_answers:
+        prompts = text.calibration_windows(args.windows, _PROMPT, 0, ahead=_PROMPT)
+    else:
+        prompts = text.held_out_windows(args.windows, _PROMPT, 0)
+    decoded = continue_texts(
+        as_computed(stored), config, Prompts(prompts, num_tokens=args.tokens, decoding=GREEDY, seed=0)
+    )
+    tokens = jnp.asarray(decoded["tokens"][:, : _PROMPT + args.tokens])
     cache = forward_text(
         as_computed(stored), config, tokens, kv_codec=stored_kv(config), logits_from=tokens.shape[1]
     ).cache
     layers = [type(cache)(cache.key[i], cache.value[i]) for i in range(config.num_layers)]
-    matrices = [stack_of(stored["layers"][kind]).values() for kind in config.matrix_kinds]
+    # What 4 bits stand for has not the exponents of a network in 16 bits.
+    matrices = [] if loaded.packed else [stack_of(stored["layers"][kind]).values() for kind in config.matrix_kinds]
+    weights = [_exponents(to_bits(jnp.asarray(x))) for stack in matrices for x in stack]
     result: dict[str, Any] = {
-        "model": "embedded",
-        "fig6": {
-            "weights": _mean([_exponents(to_bits(jnp.asarray(x))) for stack in matrices for x in stack]),
+        "model": args.model,
+        "fig6": ({} if loaded.packed else {"weights": _mean(weights)})
+        | {
             "kv_cache": _mean(
                 [_exponents(to_bits(rows.astype(jnp.bfloat16))) for layer in layers for rows in token_rows(layer)]
             ),
@@ -148,7 +170,7 @@ def main() -> None:
             rows.append({"weight_prune": prune, "cut_bits": cut, "bits_per_weight": bits, "alpha_fraction": alpha})
             print(name, json.dumps(rows[-1]), flush=True)
         result["fig7"][name] = rows
-    write_text(MEASURED, to_json(result))
+    write_text(MEASURED[args.model], to_json(result))
 
 
 if __name__ == "__main__":
@@ -228,8 +250,8 @@ def _seconds(bits: Array, prune: Array, cut: Array, drafted: Array) -> tuple[Arr
 _BARS = {"fig12": 0.05, "fig3_points": 2.0, "fig14": 0.05}
 
 
-def _measured() -> dict[str, Any]:
-    return json.loads(MEASURED.read_text(encoding="utf-8"))
+def _measured(model: str) -> dict[str, Any]:
+    return json.loads(MEASURED[model].read_text(encoding="utf-8"))
 
 
 def _bars() -> list[dict[str, Any]]:
@@ -274,13 +296,13 @@ def ways_of_storing() -> list[dict[str, Any]]:
     return rows
 
 
-def trade_off() -> dict[str, list[dict[str, float]]]:
-    """Fig. 7 by abbreviation: compression and accepted fraction of each draft, rising compression."""
+def trade_off(model: str) -> dict[str, list[dict[str, float]]]:
+    """Fig. 7 of a network by abbreviation: compression and accepted fraction of each draft, rising compression."""
     return {
         name: sorted(
             (row | {"compression": 16 / row["bits_per_weight"]} for row in rows), key=lambda row: row["compression"]
         )
-        for name, rows in _measured()["fig7"].items()
+        for name, rows in _measured(model)["fig7"].items()
     }
 
 
@@ -309,8 +331,12 @@ def better_together(drafts: dict[str, list[dict[str, float]]]) -> list[dict[str,
 
 def _objective() -> list[dict[str, Any]]:
     """Drafts of Fig. 7 on the paper's grid, with its objective and their predicted speedup."""
-    drafts = _measured()["fig7"]
-    return scored(on_the_grid([*drafts["VP+MT"], *drafts["VP"]]), LENGTH)
+    drafts = {model: _measured(model)["fig7"] for model in MEASURED}
+    return [
+        {"model": model} | row
+        for model, own in drafts.items()
+        for row in scored(on_the_grid([*own["VP+MT"], *own["VP"]]), LENGTH)
+    ]
 
 
 _detail = functools.partial(detail, Path(__file__).parent)
@@ -335,12 +361,19 @@ DETAILS = (
     ),
     _detail(
         "fig6",
-        lambda outcome: [{"what": what} | row | {"status": "measured"} for what, row in _measured()["fig6"].items()],
+        lambda outcome: [
+            {"model": model, "what": what} | row | {"status": "measured"}
+            for model in MEASURED
+            for what, row in _measured(model)["fig6"].items()
+        ],
     ),
     _detail(
         "fig7",
-        lambda outcome: {"drafts": trade_off(), "equal_compression": better_together(trade_off())},
-        lambda value: value["equal_compression"],
+        lambda outcome: {
+            model: {"drafts": trade_off(model), "equal_compression": better_together(trade_off(model))}
+            for model in MEASURED
+        },
+        lambda value: [{"model": model} | row for model, one in value.items() for row in one["equal_compression"]],
     ),
     _detail("objective", lambda outcome: _objective()),
 )

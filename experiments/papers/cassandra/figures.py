@@ -26,18 +26,20 @@ _figure = functools.partial(paper_figure, Path(__file__).parent)
 
 @styled
 def trade_off_figure(measured: dict[str, Any]) -> Figure:
-    """Fig. 7 (a): acceptance against compression."""
+    """Fig. 7 (a): acceptance against compression, a panel for each network."""
     figure = _figure("trade_off")
-    axes = figure.subplots()
-    for name, rows in measured["drafts"].items():
-        x, y = ([row[key] for row in rows] for key in ("compression", "alpha_fraction"))
-        line = "" if name == "VP+MT" else "-"
-        axes.plot(x, y, f"o{line}", color=_COLOURS[name], markersize=3, label=_NAMES[name])
-    best = measured["equal_compression"]
-    axes.plot([row["compression"] for row in best], [row["VP+MT"] for row in best], color=BLUE)
-    axes.set(xlabel="compression of the draft's weights", ylabel="accepted fraction", ylim=(0, 1.02))
-    axes.legend()
-    axes.grid(True)
+    panels = figure.subplots(1, len(measured), sharey=True)
+    for axes, (model, one) in zip(panels, measured.items(), strict=True):
+        for name, rows in one["drafts"].items():
+            x, y = ([row[key] for row in rows] for key in ("compression", "alpha_fraction"))
+            line = "" if name == "VP+MT" else "-"
+            axes.plot(x, y, f"o{line}", color=_COLOURS[name], markersize=3, label=_NAMES[name])
+        best = one["equal_compression"]
+        axes.plot([row["compression"] for row in best], [row["VP+MT"] for row in best], color=BLUE)
+        axes.set(title=model, xlabel="compression of the draft's weights", ylim=(0, 1.02))
+        axes.grid(True)
+    panels[0].set_ylabel("accepted fraction")
+    panels[-1].legend()
     return figure
 
 

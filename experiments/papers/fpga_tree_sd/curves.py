@@ -130,7 +130,7 @@ class Measuring:
         return ContinuedTexts(tokens, self.lengths, np.minimum(done["generated"], count))
 
     def draft(self, name: str) -> ReadyDraft:
-        """A draft of the registry, or the target's copy by a scheme that ranks weights on the texts of the first half."""
+        """A draft by name or folder, or the target's copy by a scheme that ranks weights on the texts of the first half."""
         if name != "cassandra1":
             return make_draft(name, self.loaded)
         texts, config, stored = self.texts, self.loaded.config, self.loaded.params
@@ -147,11 +147,11 @@ class Measuring:
 
         def compute() -> Arrays:
             draft, texts = self.draft(name), self.texts
-            with self.reporter.bar(f"ranking by {name}", num_chunks(len(self.prompts))) as bar:
+            with self.reporter.bar(f"ranking by {label(name)}", num_chunks(len(self.prompts))) as bar:
                 how = {"prompt_tokens": self.prompts.shape[1], "depth": max(_LEVELS), "advance": bar.advance}
                 return vars(record_ranks(self.params, self.loaded.config, draft, texts, **how))
 
-        return RankTraces(**self.stages.run(f"ranks/{name}", compute))
+        return RankTraces(**self.stages.run(f"ranks/{label(name)}", compute))
 
     def counts(self, name: str, levels: int) -> tuple[Counts, Counts]:
         """Of both halves, with trees that grow by the first one's prior scores."""
@@ -167,6 +167,11 @@ class Measuring:
             return Counts(np.asarray(curve.generated), np.asarray(curve.cycles), passes)
 
         return counted(halves[0]), counted(halves[1])
+
+
+def label(draft: str) -> str:
+    """What a draft is called: of a folder its last name."""
+    return Path(draft).name
 
 
 def forms(curve: Float[np.ndarray, " length"]) -> tuple[dict[str, Float[np.ndarray, " length"]], dict[str, float]]:
@@ -269,7 +274,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments.papers.fpga_tree_sd.curves", description=__doc__)
     parser.add_argument("questions", type=existing_file)
     parser.add_argument("--model", default="smollm2-135m")
-    parser.add_argument("--drafts", nargs="+", default=["q4", "cassandra1", "ngram"])
+    parser.add_argument("--drafts", nargs="+", default=["q4", "cassandra1", "ngram"], help="names, or folders of heads")
     parser.add_argument("--per-category", type=int, default=Settings.per_category)
     parser.add_argument("--out", type=Path, default=Path("runs/fpga_curves"))
     parser.add_argument("--json", type=Path, default=CURVES)
@@ -280,7 +285,7 @@ def main() -> None:
     curves = []
     for name in args.drafts:
         for levels in _LEVELS:
-            curves.append({"draft": name, "levels": levels} | summary(*measuring.counts(name, levels)))
+            curves.append({"draft": label(name), "levels": levels} | summary(*measuring.counts(name, levels)))
         document = {
             "schema_version": 1,
             "model": args.model,

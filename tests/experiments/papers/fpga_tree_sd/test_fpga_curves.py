@@ -49,7 +49,7 @@ def test_a_curve_is_judged_by_the_other_half():
 def test_the_committed_curves_are_of_trees():
     stored = measured_curves()
     assert {(row["draft"], row["levels"]) for row in stored} == {
-        (draft, levels) for draft in ("q4", "cassandra1", "ngram") for levels in (5, 8)
+        (draft, levels) for draft in ("q4", "cassandra1", "ngram", "trained-head") for levels in (5, 8)
     }
     for row in stored:
         tokens, length = np.array(row["tokens_per_cycle"]), np.array(row["length"])

@@ -356,10 +356,10 @@ def cache_hits(network: Measured) -> list[dict[str, float]]:
     """
     ranks = np.asarray(hot_pools(network))
     chosen = np.moveaxis(np.asarray(network.chosen[:, network.text.first :]), 2, 0)
-    found = np.take_along_axis(ranks, chosen, axis=-1)
+    rank = np.take_along_axis(ranks, chosen, axis=-1)
     rows, experts = [], network.experts.num_experts
     for cached in range(1, experts // 2 + 1):
-        share, hits = cached / experts, float(np.mean(found < cached))
+        share, hits = cached / experts, float(np.mean(rank < cached))
         rows.append({"cached": cached, "share": share, "hits": hits, "exponent": float(np.log(hits) / np.log(share))})
     return rows
 

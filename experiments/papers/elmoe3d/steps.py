@@ -184,7 +184,7 @@ def cell_steps(
     """The baseline's step and all methods' of one target and batch; leaves are single numbers.
 
     Args:
-        rules: static: `lru` and `slices_always` of a variant.
+        rules: static: `lru`, `slices_always` and `steepening` of a variant.
         inside, one_rule: numbers, see `Variant`.
         bonded, external: the chip, and the baseline.
     """

@@ -30,6 +30,7 @@ from experiments.train_embedded.train import (
     optimizer,
     run_steps,
     sample_windows,
+    source_files,
     standard_library,
     training_bytes,
 )
@@ -180,8 +181,9 @@ def make_head_step(recipe: HeadRecipe, config: DecoderConfig, target: Params, ta
     return transform.init, lambda head, opt_state, batch: step(head, opt_state, target, *batch)
 
 
-#: Characters of a docstring below which it has no sentences to speak of.
+#: Characters of a docstring below which it has no sentences to speak of, and what has docstrings.
 _SENTENCES = 400
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def documentation(root: Path) -> str:
@@ -192,18 +194,11 @@ def documentation(root: Path) -> str:
         root: folder of the standard library.
     """
     texts = list(topics.values())
-    for path in sorted(root.rglob("*.py")):
-        if _ELSEWHERE.isdisjoint(path.relative_to(root).parts):
-            nodes = ast.walk(ast.parse(path.read_bytes()))
-            docstrings = (ast.get_docstring(node) or "" for node in nodes if isinstance(node, _DOCUMENTED))
-            texts += [text for text in docstrings if len(text) >= _SENTENCES]
+    for path in source_files(root)[0]:
+        nodes = ast.walk(ast.parse((root / path).read_bytes()))
+        docstrings = (ast.get_docstring(node) or "" for node in nodes if isinstance(node, _DOCUMENTED))
+        texts += [text for text in docstrings if len(text) >= _SENTENCES]
     return "\n\n".join(texts)
-
-
-_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-
-#: Folders of the standard library that hold other packages, or tests, some of which do not parse.
-_ELSEWHERE = {"site-packages", "dist-packages", "test", "tests", "lib2to3"}
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -228,7 +223,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=HeadRecipe.seed)
     parser.add_argument("--checkpoint-every", type=int, default=50)
     parser.add_argument("--export-only", action="store_true", help="write the newest checkpoint's weights and stop")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.documentation and args.text is None:
+        parser.error("--documentation goes with --text: a network of bytes learns from the whole standard library")
+    return args
 
 
 def main() -> None:
@@ -241,8 +239,10 @@ def main() -> None:
         text, corpus = load_text("stdlib", target.tokenizer), training_bytes(args.stdlib)
     else:
         text = load_text(args.text, target.tokenizer, chat=load_chat_template(model_place(args.model)))
-        documents = target.tokenizer.encode(documentation(args.stdlib).encode()) if args.documentation else ()
-        corpus = {"library": np.concatenate([text.calibration, documents]).astype(np.int32)}
+        corpus = {"library": text.calibration}
+        if args.documentation:
+            documents = target.tokenizer.encode(documentation(args.stdlib).encode())
+            corpus["library"] = np.concatenate([text.calibration, documents])
     config = dataclasses.replace(target.config, num_layers=1)
     init, step_function = make_head_step(recipe, config, target.params, target.config)
     head = init_head_params(config, jax.random.key(recipe.seed))

@@ -132,6 +132,20 @@ def _join(paths: list[Path], root: Path) -> np.ndarray:
     return np.frombuffer(SEPARATOR + SEPARATOR.join((root / p).read_bytes() for p in paths), np.uint8)
 
 
+def source_files(root: Path) -> tuple[list[Path], list[Path]]:
+    """Library modules and tests below a folder, relative to it, in order; held-out ones are left out.
+
+    Raises:
+        FileNotFoundError: there are no modules.
+    """
+    files = sorted(p.relative_to(root) for p in root.rglob("*.py"))
+    files = [p for p in files if not is_held_out(p) and _SKIPPED_FOLDERS.isdisjoint(p.parts)]
+    library = [p for p in files if _TEST_FOLDERS.isdisjoint(p.parts)]
+    if not library:
+        raise FileNotFoundError(f"no Python source below {root}; point --stdlib at a folder of .py files")
+    return library, [p for p in files if not _TEST_FOLDERS.isdisjoint(p.parts)]
+
+
 def training_bytes(root: Path | None = None) -> dict[str, np.ndarray]:
     """All training text by origin, each file preceded by the separator.
 
@@ -139,12 +153,7 @@ def training_bytes(root: Path | None = None) -> dict[str, np.ndarray]:
         {"library": uint8 array, "tests": uint8 array}; "tests" is missing where the interpreter ships none.
     """
     root = root or standard_library()
-    files = sorted(p.relative_to(root) for p in root.rglob("*.py"))
-    files = [p for p in files if not is_held_out(p) and _SKIPPED_FOLDERS.isdisjoint(p.parts)]
-    tests = [p for p in files if not _TEST_FOLDERS.isdisjoint(p.parts)]
-    library = [p for p in files if _TEST_FOLDERS.isdisjoint(p.parts)]
-    if not library:
-        raise FileNotFoundError(f"no Python source below {root}; point --stdlib at a folder of .py files")
+    library, tests = source_files(root)
     corpus = {"library": _join(library, root)}
     if tests:
         corpus["tests"] = _join(tests, root)

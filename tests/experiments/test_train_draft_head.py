@@ -92,8 +92,8 @@ def test_documentation_has_long_docstrings_and_no_tests(tmp_path):
     for name, text in (("module.py", long), ("short.py", "Brief."), ("test/test_module.py", long.upper())):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f'def function():\n    """{text}"""\n')
-    found = documentation(tmp_path)
-    assert long.strip() in found
-    assert "Brief." not in found
-    assert long.upper().strip() not in found
-    assert "Boolean operations" in found  # help texts of the language reference
+    english = documentation(tmp_path)
+    assert long.strip() in english
+    assert "Brief." not in english
+    assert long.upper().strip() not in english
+    assert "Boolean operations" in english  # help texts of the language reference

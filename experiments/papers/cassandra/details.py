@@ -145,19 +145,12 @@ def main() -> None:
         as_computed(stored), config, tokens, kv_codec=stored_kv(config), logits_from=tokens.shape[1]
     ).cache
     layers = [type(cache)(cache.key[i], cache.value[i]) for i in range(config.num_layers)]
-    # What 4 bits stand for has not the exponents of a network in 16 bits.
-    matrices = [] if loaded.packed else [stack_of(stored["layers"][kind]).values() for kind in config.matrix_kinds]
-    weights = [_exponents(to_bits(jnp.asarray(x))) for stack in matrices for x in stack]
-    result: dict[str, Any] = {
-        "model": args.model,
-        "fig6": ({} if loaded.packed else {"weights": _mean(weights)})
-        | {
-            "kv_cache": _mean(
-                [_exponents(to_bits(rows.astype(jnp.bfloat16))) for layer in layers for rows in token_rows(layer)]
-            ),
-        },
-        "fig7": {},
-    }
+    cached = [_exponents(to_bits(rows.astype(jnp.bfloat16))) for layer in layers for rows in token_rows(layer)]
+    result: dict[str, Any] = {"model": args.model, "fig6": {"kv_cache": _mean(cached)}, "fig7": {}}
+    if not loaded.packed:  # values read back from few bits do not have the exponents of a network in 16 bits
+        matrices = [stack_of(stored["layers"][kind]).values() for kind in config.matrix_kinds]
+        weights = [_exponents(to_bits(jnp.asarray(x))) for stack in matrices for x in stack]
+        result["fig6"]["weights"] = _mean(weights)
     calibration = calibrate(stored, config, tokens, scheme=scheme, first=_PROMPT - 1)
     for name, points in POINTS.items():
         rows = []
@@ -370,8 +363,8 @@ DETAILS = (
     _detail(
         "fig7",
         lambda outcome: {
-            model: {"drafts": trade_off(model), "equal_compression": better_together(trade_off(model))}
-            for model in MEASURED
+            model: {"drafts": drafts, "equal_compression": better_together(drafts)}
+            for model, drafts in ((model, trade_off(model)) for model in MEASURED)
         },
         lambda value: [{"model": model} | row for model, one in value.items() for row in one["equal_compression"]],
     ),

@@ -350,9 +350,9 @@ def pool_rules(network: Measured, settings: Settings, sharing: Sequence[int]) ->
 
 
 def cache_hits(network: Measured) -> list[dict[str, float]]:
-    """Share of a token's experts that are among those which its own text chose most before it, by how many these are.
+    """Share of a token's experts that are among the ones its own text chose most before it, for caches of up to half of all.
 
-    Exponents are those of the cached share of all experts, here to a half: equal, were hits a power law of it.
+    Each row has the exponent of its cached share that gives its hits; a power law would have one exponent for all rows.
     """
     ranks = np.asarray(hot_pools(network))
     chosen = np.moveaxis(np.asarray(network.chosen[:, network.text.first :]), 2, 0)

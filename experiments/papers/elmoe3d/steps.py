@@ -139,9 +139,8 @@ class SteepeningHits:
     def hit_share(self, reads: ExpertReads, cached_experts: Any) -> Float[Array, "*b"]:
         """See `HitRule`."""
         share = cached_share(reads, cached_experts)
-        some = share > 0
-        share = jnp.where(some, share, 1.0)
-        return jnp.where(some, share ** (self.exponent * share**-self.steepening), 0.0)
+        exponent = self.exponent * jnp.where(share > 0, share, 1.0) ** -self.steepening
+        return PowerLawHits(exponent=exponent, fading=0.0).hit_share(reads, cached_experts)
 
 
 def _cost(device: Device, placement: Any, architecture: Architecture, line: _Line, *, pools: bool = False) -> Priced:

@@ -68,7 +68,7 @@ def test_sizes_and_bytes_by_hand(network):
 
 def test_hits_of_small_caches_are_those_of_a_plain_count(network):
     chosen, first = np.asarray(network.chosen), network.text.first
-    found = np.zeros(3)
+    counted = np.zeros(3)
     for text, layer, query in np.ndindex(3, 2, network.text.hidden.shape[1]):
         at = first + query
         heat = np.zeros(6)
@@ -76,11 +76,11 @@ def test_hits_of_small_caches_are_those_of_a_plain_count(network):
             heat[chosen[text, token, layer]] += RETENTION ** (at - 1 - token)
         order = list(np.argsort(-heat, kind="stable"))
         for expert in chosen[text, at, layer]:
-            found += order.index(expert) < np.arange(1, 4)
-    count = 3 * 2 * network.text.hidden.shape[1] * 2
+            counted += order.index(expert) < np.arange(1, 4)
+    choices = 3 * 2 * network.text.hidden.shape[1] * 2
     rows = cache_hits(network)
     assert [row["cached"] for row in rows] == [1, 2, 3]
-    assert [row["hits"] for row in rows] == pytest.approx(list(found / count))
+    assert [row["hits"] for row in rows] == pytest.approx(list(counted / choices))
     for row in rows:
         assert row["share"] ** row["exponent"] == pytest.approx(row["hits"])
 
